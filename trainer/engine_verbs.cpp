@@ -4,12 +4,16 @@
 #include "trainer/cli/stop_signals.h"
 #include "trainer/cli/verb_words.h"
 #include "trainer/plan/plan_command.h"
+#include "trainer/ranks/run_ranks.h"
 #include "trainer/result.h"
 #include "trainer/run/train.h"
 #include "trainer/verbs.h"
+#include "zero_infinity/ranks/mpi/mpi_ranks.h"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -25,7 +29,8 @@ constexpr auto train_example =
 
 struct TrainOptions {
     TrainRequest request;
-    std::string steps;  // as typed: the key table judges it
+    std::string steps;      // as typed: the key table judges it
+    std::string rank_logs;  // empty: none
     bool json = false;
 };
 
@@ -60,17 +65,54 @@ void add_options(CLI::App& train, TrainOptions& options) {
         .add_option("--trace-steps", request.trace.steps,
                     "N or N..M: the steps of --trace; else the third to the fifth of this start")
         ->check(not_empty);
+    train
+        .add_option("--rank-logs", options.rank_logs,
+                    "of several processes: a folder for what each would say alone, in rank-R.log")
+        ->check(not_empty);
     train.footer(train_example);
 }
 
-ExitCode run_train(TrainOptions& options, Console& console, StopSignals& signals) {
+// A rank that waits for a longer time with nothing coming from another one takes it for lost. One that is killed ends
+// the others at once.
+constexpr std::chrono::minutes silence{30};
+
+// Those that mpirun or srun has started. One that is started alone does not touch MPI.
+RunRanks joined_ranks() {
+    const auto launch = zero::mpi_launch(std::getenv);
+    if (launch && launch->ranks != 1) return RunRanks(zero::join_mpi(*launch, silence));
     if (const std::string several = complaint_about_processes(std::getenv); !several.empty())
         throw Error(ExitCode::usage, several);
-    if (!options.steps.empty()) options.request.overrides.push_back("run.steps=" + options.steps);
-    const TrainOutcome outcome = train(options.request, console, signals);
-    if (options.json) write_result(json_of(outcome.summary) + "\n");
+    return RunRanks();
+}
+
+// One voice.
+void divide_voices(const RunRanks& ranks, const std::string& logs, Console& console, StopSignals& signals) {
+    if (!logs.empty() && ranks.several()) console.write_to(fmt::format("{}/rank-{}.log", logs, ranks.place().rank));
+    if (ranks.speaks()) return;
+    console.speak(Console::Voice::errors);
+    signals.keep_quiet();
+}
+
+ExitCode run_train_of(RunRanks& ranks, const TrainOptions& options, Console& console, StopSignals& signals) {
+    const TrainOutcome outcome = train(options.request, ranks, console, signals);
+    if (options.json && ranks.speaks()) write_result(json_of(outcome.summary) + "\n");
+    ranks.finish();
     if (outcome.signal != 0) StopSignals::end_by(outcome.signal);
     return outcome.code;
+}
+
+ExitCode run_train(TrainOptions& options, Console& console, StopSignals& signals) {
+    RunRanks ranks = joined_ranks();
+    if (!options.steps.empty()) options.request.overrides.push_back("run.steps=" + options.steps);
+    try {
+        return ranks.telling([&] {
+            divide_voices(ranks, options.rank_logs, console, signals);
+            return run_train_of(ranks, options, console, signals);
+        });
+    } catch (...) {
+        if (!ranks.is_told_here()) console.speak(Console::Voice::none);
+        throw;
+    }
 }
 
 }  // namespace

@@ -41,8 +41,9 @@ void fill_standard_descriptors() {
 constexpr auto exit_codes =
     "Exit codes: 0 ok, 1 internal error, 2 usage or configuration, 3 does not fit, 4 storage error, 5 out of "
     "memory,\n"
-    "6 loss, gradient or weight is not finite, 75 stopped by a signal after a committed step (run again to "
-    "resume);\n"
+    "6 loss, gradient or weight is not finite, 7 another process of the run has ended, 75 stopped by a signal after a "
+    "committed\n"
+    "step (run again to resume);\n"
     "a scratch run that is stopped ends by that signal.";
 
 ExitCode run_parsed(const std::vector<Verb>& verbs, Console& console, StopSignals& signals) {

@@ -1,10 +1,12 @@
 #include "trainer/cli/console.h"
 
+#include "aio/words/error.h"
 #include "swap/format/utf8.h"
-
 #include "trainer/cli/step_record.h"
 
+#include <fmt/format.h>
 #include <spdlog/logger.h>
+#include <spdlog/sinks/basic_file_sink.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -39,17 +41,32 @@ std::string cut_to_columns(const std::string& line, std::size_t columns) {
 
 void Console::info(const std::string& line) {
     clear();
-    logger_.info("{}", line);
+    put(Line::info, line);
 }
 
 void Console::warn(const std::string& line) {
     clear();
-    logger_.warn("warning: {}", line);
+    put(Line::warning, "warning: " + line);
 }
 
 void Console::error(const std::string& line) {
     settle();
-    logger_.error("error: {}", line);
+    put(Line::error, "error: " + line);
+}
+
+void Console::put(Line kind, const std::string& line) {
+    if (voice_ == Voice::all || (voice_ == Voice::errors && kind == Line::error)) logger_.info("{}", line);
+    if (file_) file_->info("{}", line);
+}
+
+void Console::write_to(const std::string& file) {
+    try {
+        file_ = std::make_shared<spdlog::logger>("file", std::make_shared<spdlog::sinks::basic_file_sink_st>(file));
+    } catch (const spdlog::spdlog_ex& error) {
+        throw Error(ExitCode::usage, fmt::format("{} cannot be written: {}; name another folder", file, error.what()));
+    }
+    file_->set_pattern("%Y-%m-%dT%H:%M:%S %v");
+    file_->flush_on(spdlog::level::info);
 }
 
 // One column stays free: a full line would wrap on some terminals, and \r would then return to the wrong one.

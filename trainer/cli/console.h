@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -15,13 +16,22 @@ namespace penstock::trainer {
 class Console {
    public:
     enum class Kind : std::uint8_t { terminal, file };
+    // What of it is for people.
+    enum class Voice : std::uint8_t {
+        all,
+        errors,  // another process of the run says how it goes
+        none,    // and why it has ended
+    };
 
     Console(spdlog::logger& logger, Kind kind) : logger_(logger), kind_(kind) {}
     ~Console() { settle(); }
     Console(const Console&) = delete;
     Console& operator=(const Console&) = delete;
 
-    bool is_terminal() const noexcept { return kind_ == Kind::terminal; }
+    bool is_terminal() const noexcept { return kind_ == Kind::terminal && voice_ == Voice::all; }
+    void speak(Voice voice) noexcept { voice_ = voice; }
+    // All lines go there, too, from now on. Throws Error (usage) where it cannot be written.
+    void write_to(const std::string& file);
 
     void info(const std::string& line);
     void warn(const std::string& line);
@@ -38,8 +48,13 @@ class Console {
    private:
     void clear();
 
+    enum class Line : std::uint8_t { info, warning, error };
+    void put(Line kind, const std::string& line);
+
     spdlog::logger& logger_;
     Kind kind_;
+    Voice voice_ = Voice::all;
+    std::shared_ptr<spdlog::logger> file_;  // null: there is none
     bool drawn_ = false;
     std::chrono::steady_clock::time_point last_{};
 };

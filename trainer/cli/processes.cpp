@@ -1,42 +1,35 @@
 #include "trainer/cli/processes.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <string_view>
-#include <vector>
 
 namespace penstock::trainer {
 namespace {
 
-constexpr const char* counts[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+constexpr const char* count = "WORLD_SIZE";
 
 // A number above 1, however many digits it has; what is no number tells of nothing.
-bool is_several(std::string_view count) {
-    const bool number = !count.empty() && std::ranges::all_of(count, [](unsigned char c) { return std::isdigit(c); });
+bool is_several(std::string_view text) {
+    const bool number = !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c); });
     if (!number) return false;
-    count.remove_prefix(std::min(count.find_first_not_of('0'), count.size()));
-    return count.size() > 1 || count > "1";
+    text.remove_prefix(std::min(text.find_first_not_of('0'), text.size()));
+    return text.size() > 1 || text > "1";
 }
 
 }  // namespace
 
 std::string complaint_about_processes(const Environment& variable) {
-    std::vector<std::string> said, without;
-    for (const char* name : counts) {
-        const char* const value = variable(name);
-        if (value == nullptr || !is_several(value)) continue;
-        said.push_back(fmt::format("{} is {}", name, value));
-        without.push_back(fmt::format("-u {}", name));
-    }
-    if (said.empty()) return {};
+    const char* const value = variable(count);
+    if (value == nullptr || !is_several(value)) return {};
     return fmt::format(
-        "{}: a launcher has started several processes, and a training is one process so far; each would train a model "
-        "of its own. Start one. To train several models at once, each with a store and a run.directory of its own: env "
-        "{} penstock train ...",
-        fmt::join(said, ", "), fmt::join(without, " "));
+        "{} is {}: a launcher has started several processes that cannot speak to each other. mpirun, srun --mpi=pmix "
+        "or "
+        "`penstock launch train` start one training of several processes. To train several models at once, each with a "
+        "store and a run.directory of its own: env -u {} penstock train ...",
+        count, value, count);
 }
 
 }  // namespace penstock::trainer

@@ -30,10 +30,6 @@ sigset_t taken_signals() {
     return signals;
 }
 
-void say(std::string_view line) {
-    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
-}
-
 [[noreturn]] void refuse(const char* call, int errno_value) {
     const bool full = errno_value == EMFILE || errno_value == ENFILE;
     throw Error(ExitCode::storage, fmt::format("{}, to take signals: {}; {}", call, aio::errno_text(errno_value),
@@ -87,6 +83,11 @@ void StopSignals::watch() {
         else
             stop(static_cast<int>(info.ssi_signo));
     }
+}
+
+void StopSignals::say(std::string_view line) const {
+    if (!quiet_) [[maybe_unused]]
+        const ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
 void StopSignals::stop(int signal) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 #include <thread>
 
 namespace penstock::trainer {
@@ -28,6 +29,8 @@ class StopSignals {
     StopSignals(const StopSignals&) = delete;
     StopSignals& operator=(const StopSignals&) = delete;
 
+    // What is asked for is not said: another process of the run speaks.
+    void keep_quiet() noexcept { quiet_ = true; }
     // Any thread.
     void react(Reaction reaction) noexcept { reaction_ = reaction; }
     bool requested() const noexcept { return requested_by_ != 0; }
@@ -42,6 +45,7 @@ class StopSignals {
    private:
     void watch();
     void stop(int signal);
+    void say(std::string_view line) const;
 
     int signal_fd_ = -1;
     int end_fd_ = -1;
@@ -50,6 +54,7 @@ class StopSignals {
     std::atomic<bool> copy_unwanted_{false};
     std::atomic<bool> in_haste_{false};
     std::atomic<bool> snapshot_{false};
+    std::atomic<bool> quiet_{false};
     std::thread watcher_;
 };
 

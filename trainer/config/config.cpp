@@ -133,8 +133,9 @@ TrainConfig filled(Settings settings) {
 
 }  // namespace
 
-TrainConfig make_config(Settings settings) {
-    TrainConfig config = filled(with_derived(std::move(settings)));
+TrainConfig make_config(Settings settings, std::int64_t ranks) {
+    TrainConfig config = filled(with_derived(std::move(settings), ranks));
+    config.ranks = ranks;
     config.session.names = setting_names();
     check_model(config);
     make_optimizers(config.optimizer);  // to refuse what makes no sense before anything is opened

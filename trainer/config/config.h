@@ -37,7 +37,8 @@ struct TrainConfig {
     std::string train_file;
 
     std::int64_t micro_batch_rows = 1;
-    std::int64_t micro_batches = 1;
+    std::int64_t micro_batches = 1;  // of each rank
+    std::int64_t ranks = 1;          // that train together
     OptimizerConfig optimizer;
     ScheduleOptions schedule;
 
@@ -56,11 +57,13 @@ struct TrainConfig {
     Settings settings;  // that all this was made of, with what follows from others
 
     const std::string& swap_directory() const { return swap_directories.front().path; }  // the one with the manifests
-    std::int64_t tokens_per_step() const noexcept { return micro_batch_rows * micro_batches * model.context; }
+    // Of all ranks.
+    std::int64_t tokens_per_step() const noexcept { return ranks * micro_batch_rows * micro_batches * model.context; }
     bool durable() const noexcept { return session.durability != zero::Durability::scratch; }
 };
 
-// Fills in what follows from other keys, and checks what several keys say together. Throws Error (usage).
-TrainConfig make_config(Settings settings);
+// Fills in what follows from other keys, and checks what several keys say together, for a run of so many ranks. Throws
+// Error (usage).
+TrainConfig make_config(Settings settings, std::int64_t ranks = 1);
 
 }  // namespace penstock::trainer

@@ -178,8 +178,8 @@ std::vector<std::string> older_words(const Settings& settings) {
     return lines;
 }
 
-Settings with_derived(Settings settings) {
-    derive_batch_sizes(settings);
+Settings with_derived(Settings settings, std::int64_t ranks) {
+    derive_batch_sizes(settings, ranks);
     derive_optimizer(settings);
     derive_schedule(settings);
     derive_gradient_type(settings);

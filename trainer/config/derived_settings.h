@@ -4,6 +4,7 @@
 #include "trainer/config/settings.h"
 #include "zero_infinity/keys/session_keys.h"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,8 +24,8 @@ void derive_deferred_share(Settings& settings);
 // What was said with words of before, a line each.
 std::vector<std::string> older_words(const Settings& settings);
 
-// The settings with every value that follows from others. Throws Error (usage) where what is given does not go
-// together, or has no effect.
-Settings with_derived(Settings settings);
+// The settings with every value that follows from others, of a run of so many ranks. Throws Error (usage) where what is
+// given does not go together, or has no effect.
+Settings with_derived(Settings settings, std::int64_t ranks = 1);
 
 }  // namespace penstock::trainer

@@ -39,7 +39,8 @@ engine::Bundle Batches::micro_batch(std::uint64_t first_row) {
 const std::vector<engine::Bundle>& Batches::after(std::int64_t seen_rows) {
     PENSTOCK_CHECK(seen_rows >= 0, "{} rows", seen_rows);
     bundles_.clear();
-    for (std::int64_t index = 0; index < shape_.micro_batches; ++index) {
+    for (std::int64_t turn = 0; turn < shape_.micro_batches; ++turn) {
+        const std::int64_t index = turn * shape_.of.ranks + shape_.of.rank;
         bundles_.push_back(micro_batch(static_cast<std::uint64_t>(seen_rows + index * shape_.rows)));
     }
     return bundles_;

@@ -14,11 +14,12 @@
 #include "trainer/config/resume_rule.h"
 #include "trainer/config/swap_directories.h"
 #include "trainer/models/gpt.h"
+#include "trainer/ranks/rank_rules.h"
 #include "trainer/run/run_log.h"
 #include "trainer/start/bits_beside.h"
 #include "trainer/start/compute_threads.h"
 #include "trainer/start/room_to_compute.h"
-#include "zero_infinity/threads/usable_cores.h"
+#include "zero_infinity/session/rank_set.h"
 
 #include <fmt/format.h>
 
@@ -38,8 +39,8 @@ double millions(std::uint64_t count) {
 }
 
 // torch's thread count changes bits: it is decided here and recorded with the run.
-unsigned start_threads(unsigned wanted) {
-    const unsigned threads = wanted > 0 ? wanted : zero::UsableCores::read().count;
+unsigned start_threads(unsigned wanted, unsigned cores) {
+    const unsigned threads = wanted > 0 ? wanted : cores;
     make_compute_threads(threads);
     return threads;
 }
@@ -49,8 +50,11 @@ at::Device compute_device(const zero::DeviceOptions& options) {
     return {at::kCUDA, static_cast<at::DeviceIndex>(options.index)};
 }
 
-BatchShape batch_shape(const TrainConfig& config) {
-    return {.rows = config.micro_batch_rows, .micro_batches = config.micro_batches, .context = config.model.context};
+BatchShape batch_shape(const TrainConfig& config, zero::Partition of) {
+    return {.rows = config.micro_batch_rows,
+            .micro_batches = config.micro_batches,
+            .context = config.model.context,
+            .of = of};
 }
 
 TokenFile open_data(const std::string& path) {
@@ -107,26 +111,42 @@ std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& 
 
 }  // namespace
 
-OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, Console& console)
-    : config_(std::move(config)),
+OpenedRun::OpenedRun(TrainConfig config, WhereFrom from, RunRanks& ranks, Console& console)
+    : ranks_(ranks),
+      config_(std::move(config)),
+      store_directory_(zero::rank_directory(config_.swap_directory(), ranks.place())),
       away_(away_bytes(config_, kept_graphs(config_, {}))),
       from_(std::move(from)),
       data_(open_data(config_.train_file)),
-      batches_(data_, batch_shape(config_), config_.session.seed, device()),
-      threads_(start_threads(config_.session.worker_threads)),
-      directory_(config_.run_directory, config_.swap_directory()),
-      own_(see_store(config_.swap_directory())),
-      bits_(bits_beside(config_.session.device.kind)),
-      session_(open_session(console)),
-      start_{.state = first_state(), .committed = {}} {
+      batches_(data_, batch_shape(config_, ranks.place()), config_.session.seed, device()),
+      bits_(bits_beside(config_.session.device.kind)) {
+    ranks_.telling([&] { open(console); });
+}
+
+void OpenedRun::open(Console& console) {
+    {
+        const std::unique_ptr<zero::Communicator> all = ranks_.communicator();
+        agree_on_run(*all, config_, data_.info().hash);
+        cores_ = cores_of_rank(*all);
+    }
+    threads_ = start_threads(config_.session.worker_threads, cores_);
+    zero::refuse_other_number(config_.swap_directory(), ranks_.place().ranks);
+    if (ranks_.speaks()) directory_.emplace(config_.run_directory, store_directory_);
+    own_ = see_store(store_directory_);
+    session_ = open_session(console);
+    start_.state = first_state();
     check_room_for_activations();
     check_room_to_compute(input_bytes_of_step(config_));
-    const engine::SessionInfo& opened = session_->info();
-    if (opened.resumed || config_.durable()) start_.committed = start_.state.step;
-    const auto how = opened.resumed ? RunDirectory::Start::resumed : RunDirectory::Start::begun;
-    const LogKin kin = read_log(directory_.log(), start_.state).kin;
-    for (const std::string& line : directory_.adopt(opened.store, how, kin, origin_)) console.warn(line);
+    if (session_->info().resumed || config_.durable()) start_.committed = start_.state.step;
+    if (directory_) adopt_directory(console);
     say_start(console);
+}
+
+void OpenedRun::adopt_directory(Console& console) {
+    const engine::SessionInfo& opened = session_->info();
+    const auto how = opened.resumed ? RunDirectory::Start::resumed : RunDirectory::Start::begun;
+    const LogKin kin = read_log(directory_->log(), start_.state).kin;
+    for (const std::string& line : directory_->adopt(opened.store, how, kin, origin_)) console.warn(line);
 }
 
 // The store has its own by now.
@@ -170,7 +190,8 @@ std::unique_ptr<engine::Session> OpenedRun::open_session(Console& console) {
         .waiting = told_to(console),
     };
     return std::make_unique<engine::Session>(make_gpt(config_.model), make_optimizers(config_.optimizer),
-                                             session_options(console), initial, events);
+                                             session_options(console), initial, events,
+                                             engine::SessionSeams{.ranks = ranks_.ways()});
 }
 
 // The configuration's, and what only the directories and their devices say.
@@ -190,12 +211,12 @@ engine::SessionOptions OpenedRun::session_options(Console& console) {
         options.go_back = from_.go_back;
         origin_ = see_store(options.resume_from).origin;
     } else if (!own_.committed) {
-        if (!from_.go_back) check_log_of_new_run();
-        console.info(fmt::format("a new run: nothing is committed in {}", config_.swap_directory()));
+        if (directory_ && !from_.go_back) check_log_of_new_run();
+        console.info(fmt::format("a new run: nothing is committed in {}", store_directory_));
     }
     // What of a store is left whose first directory is gone is given up with it, by who says so.
-    if (!own_.committed && (from_.go_back || !from_.resume_from.empty()))
-        options.lost_store = directory_.store_of_this_place();
+    if (!own_.committed && !ranks_.several() && (from_.go_back || !from_.resume_from.empty()))
+        options.lost_store = directory_->store_of_this_place();
     const SwapShares shares = swap_shares(config_.swap_directories);
     if (!shares.note.empty()) console.info(shares.note);
     options.swap_shares = shares.shares;
@@ -211,12 +232,12 @@ void OpenedRun::accept(const store::ClientState& stored, const std::string& plac
         notes_.push_back(
             fmt::format("{} was {} and is {} from step {} on", one.key, one.before, one.now, state.step + 1));
     if (std::string note = note_of_steps(config_.settings, stored); !note.empty()) notes_.push_back(std::move(note));
-    if (place == config_.swap_directory()) check_log(state);
-    if (threads_ > zero::UsableCores::read().count && !contains(from_.change, "run.threads"))
+    if (place == store_directory_ && directory_) check_log(state);
+    if (threads_ > cores_ && !contains(from_.change, "run.threads"))
         warnings_.push_back(
             fmt::format("the run was started with {} threads, and this process may use {} cores: --change run.threads "
                         "goes on with as many, and with other bits",
-                        threads_, zero::UsableCores::read().count));
+                        threads_, cores_));
 }
 
 // Returns what is changed on purpose.
@@ -225,7 +246,7 @@ std::vector<Difference> OpenedRun::check_settings(const store::ClientState& stor
     const unsigned recorded = recorded_threads(stored);
     const unsigned wanted = config_.session.worker_threads;
     const bool own_threads = wanted > 0 || contains(from_.change, "run.threads");
-    threads_ = start_threads(own_threads ? wanted : recorded);
+    threads_ = start_threads(own_threads ? wanted : recorded, cores_);
     std::vector<Difference> found = differences(config_.settings, stored, threads_);
     if (state.data_hash != data_.info().hash)
         found.push_back({.key = "data.train",
@@ -250,13 +271,13 @@ RunState OpenedRun::first_state() const {
 // place, the run's directory has refused.) What holds files of others, the store's directory refuses.
 void OpenedRun::check_log_of_new_run() const {
     if (!own_.empty && !own_.uuid) return;
-    const LogAccount log = read_log(directory_.log(), {.step = std::numeric_limits<std::int64_t>::max()});
-    const std::optional<store::StoreUuid> named = directory_.store_of_this_place();
-    const bool emptied = !own_.empty && directory_.is_of(*own_.uuid);
+    const LogAccount log = read_log(directory_->log(), {.step = std::numeric_limits<std::int64_t>::max()});
+    const std::optional<store::StoreUuid> named = directory_->store_of_this_place();
+    const bool emptied = !own_.empty && directory_->is_of(*own_.uuid);
     // A scratch run has a log that reports nothing, or ended before its first line.
     const bool named_alone = named && !emptied && !log.last_step;
     if (log.committed.value_or(0) == 0 && !named_alone) return;
-    const std::string& store = config_.swap_directory();
+    const std::string& store = store_directory_;
     const std::string problem =
         emptied ? fmt::format(
                       "nothing is committed in {} any more: its manifests were emptied or replaced. Nothing "
@@ -269,7 +290,7 @@ void OpenedRun::check_log_of_new_run() const {
     const std::string known =
         named_alone
             ? fmt::format("run.directory {} is that of store {}", config_.run_directory, store::to_string(*named))
-            : fmt::format("{} reports step {} as committed", directory_.log(), *log.committed);
+            : fmt::format("{} reports step {} as committed", directory_->log(), *log.committed);
     throw Error(ExitCode::storage, fmt::format("{}, and {}. {}", known, problem, what_else_helps()));
 }
 
@@ -281,7 +302,8 @@ std::string OpenedRun::what_else_helps() const {
         kept = !store::list_snapshots(folder).empty();
     } catch (const Error&) {  // a folder that cannot be read helps nobody now
     }
-    const bool unknown = !directory_.store_of_this_place();
+    const bool unknown = !directory_->store_of_this_place();
+    if (ranks_.several()) return "--go-back begins anew";
     return fmt::format(
         "--resume-from goes back to a kept snapshot{}, --go-back begins anew{}",
         kept ? fmt::format(" ('penstock ckpt ls {}' lists them)", folder) : " where one was put elsewhere",
@@ -291,11 +313,11 @@ std::string OpenedRun::what_else_helps() const {
 // The log's line of a step is written after its commit: a step that it reports was there. One commit can be lost with a
 // damaged tile or manifest, and is computed again with the same result; a store that was put back loses more.
 void OpenedRun::check_log(const RunState& state) {
-    const LogAccount account = read_log(directory_.log(), state);
-    if (!own_.uuid || !directory_.may_be_of(*own_.uuid, account.kin)) return;  // it will be put aside
+    const LogAccount account = read_log(directory_->log(), state);
+    if (!own_.uuid || !directory_->may_be_of(*own_.uuid, account.kin)) return;  // it will be put aside
     if (account.committed.value_or(0) <= state.step) return;
     const std::string found = fmt::format("{} reports step {} as committed, and the newest in {} is step {}",
-                                          directory_.log(), *account.committed, config_.swap_directory(), state.step);
+                                          directory_->log(), *account.committed, store_directory_, state.step);
     if (from_.go_back || account.one_before.value_or(0) <= state.step) {
         warnings_.push_back(fmt::format("{}: the steps after it are computed again", found));
         return;
@@ -304,7 +326,7 @@ void OpenedRun::check_log(const RunState& state) {
                 fmt::format("{}: commits were lost, or an older copy of the directory was put back. Nothing was "
                             "changed: put the newer one back, or give the later steps up with --go-back.{}",
                             found,
-                            directory_.is_of(*own_.uuid) || account.kin == LogKin::same
+                            directory_->is_of(*own_.uuid) || account.kin == LogKin::same
                                 ? ""
                                 : " If the log is another run's, give this run another run.directory."));
 }
@@ -328,7 +350,7 @@ void OpenedRun::say_start(Console& console) {
                              model.units().size()));
     console.info(
         fmt::format("data: {}, {} tokens, {} per step", data_.path(), data_.info().count, config_.tokens_per_step()));
-    console.info(fmt::format("store: {} ({}), prefetch depth {}, {} threads", config_.swap_directory(), opened.io,
+    console.info(fmt::format("store: {} ({}), prefetch depth {}, {} threads", store_directory_, opened.io,
                              opened.prefetch_depth, threads_));
     console.info(fmt::format(
         "plan: a step reads {:.3f} GB and writes {:.3f} GB, {:.2f} bytes per trained parameter; --plan says how long "

@@ -6,6 +6,7 @@
 #include "trainer/data/batches.h"
 #include "trainer/data/token_file.h"
 #include "trainer/plan/step_activations.h"
+#include "trainer/ranks/run_ranks.h"
 #include "trainer/run/run_directory.h"
 #include "trainer/run/run_state.h"
 #include "zero_infinity/engine/session.h"
@@ -28,19 +29,21 @@ struct WhereFrom {
     std::vector<std::string> change;  // keys whose values may differ from the run's before, though that changes results
 };
 
-// Compute thread. Stays where it is made. After an exception of the session it may only be destroyed.
+// Compute thread. Stays where it is made. After an exception of the session it may only be destroyed. Of several ranks
+// each has one, with a store of its own; run.directory is rank 0's.
 class OpenedRun {
    public:
-    // Checks the data, opens the store, resumes or initialises, and says what it found. Throws Error: usage (data, a
-    // key that differs at a resume and is not to), does_not_fit, storage (also a store that is older than the run's
-    // log, or gone).
-    OpenedRun(TrainConfig config, WhereFrom from, Console& console);
+    // Checks the data, opens the store, resumes or initialises, and says what it found. The ranks outlive it. Throws
+    // Error: usage (data, a key that differs at a resume and is not to, ranks that differ), does_not_fit, storage (also
+    // a store that is older than the run's log, or gone).
+    OpenedRun(TrainConfig config, WhereFrom from, RunRanks& ranks, Console& console);
     OpenedRun(const OpenedRun&) = delete;
     OpenedRun& operator=(const OpenedRun&) = delete;
 
     const TrainConfig& config() const noexcept { return config_; }
-    const RunDirectory& directory() const noexcept { return directory_; }
-    const RunProgress& start() const noexcept { return start_; }  // where it goes on
+    RunRanks& ranks() const noexcept { return ranks_; }
+    const RunDirectory& directory() const { return directory_.value(); }  // REQUIRES: ranks().speaks()
+    const RunProgress& start() const noexcept { return start_; }          // where it goes on
     Batches& batches() noexcept { return batches_; }
     engine::Session& session() noexcept { return *session_; }
     at::Device device() const;  // where compute reads
@@ -49,6 +52,8 @@ class OpenedRun {
     store::ClientState client_state(const RunState& state) const;
 
    private:
+    void open(Console& console);
+    void adopt_directory(Console& console);
     std::unique_ptr<engine::Session> open_session(Console& console);
     engine::SessionOptions session_options(Console& console);
     void accept(const store::ClientState& stored, const std::string& place);
@@ -63,13 +68,16 @@ class OpenedRun {
     void say_activations(Console& console) const;
 
     // Built in this order and destroyed in reverse.
+    RunRanks& ranks_;
     TrainConfig config_;
-    zero::ShelfBytes away_;  // of activations, in a step whose graphs are not kept
+    std::string store_directory_;  // of this rank
+    zero::ShelfBytes away_;        // of activations, in a step whose graphs are not kept
     WhereFrom from_;
     TokenFile data_;
     Batches batches_;
-    unsigned threads_;
-    RunDirectory directory_;
+    unsigned cores_ = 1;  // for this rank's arithmetic
+    unsigned threads_ = 1;
+    std::optional<RunDirectory> directory_;   // rank 0's
     StoreSeen own_;                           // of the run, before the session opened it
     store::ClientState bits_;                 // what decides them beside the configuration
     std::optional<store::StoreUuid> origin_;  // of the snapshot that the run goes on from

@@ -15,11 +15,10 @@ RunLog::Begin begin_of(const zero::SessionInfo& info) {
 }  // namespace
 
 StepLog::StepLog(OpenedRun& run, Console& console)
-    : run_(run),
-      console_(console),
-      file_(run.directory().log(), run.start().state.step, begin_of(run.session().info())),
-      meter_(run.config(), run.session().counters()) {
-    for (const std::string& note : file_.take_notes()) console_.warn(note);
+    : run_(run), console_(console), meter_(run.config(), run.session().counters()) {
+    if (!run.ranks().speaks()) return;
+    file_.emplace(run.directory().log(), run.start().state.step, begin_of(run.session().info()));
+    for (const std::string& note : file_->take_notes()) console_.warn(note);
     restore_last();
 }
 
@@ -27,11 +26,11 @@ StepLog::StepLog(OpenedRun& run, Console& console)
 void StepLog::restore_last() {
     const RunState& state = run_.start().state;
     if (state.step == 0 || !state.last_loss || !state.last_norm) return;
-    file_.restore({.step = state.step,
-                   .loss = *state.last_loss,
-                   .gradient_norm = *state.last_norm,
-                   .learning_rate = learning_rate(run_.config().schedule, state.step),
-                   .tokens = run_.config().tokens_per_step()});
+    file_->restore({.step = state.step,
+                    .loss = *state.last_loss,
+                    .gradient_norm = *state.last_norm,
+                    .learning_rate = learning_rate(run_.config().schedule, state.step),
+                    .tokens = run_.config().tokens_per_step()});
 }
 
 LiveClock StepLog::clock(std::int64_t step) const {
@@ -41,18 +40,19 @@ LiveClock StepLog::clock(std::int64_t step) const {
 void StepLog::add(const RunProgress& progress, const engine::StepReport& report, double seconds) {
     for (const std::string& note : run_.session().take_notes()) console_.warn(note);
     last_ = meter_.measure(progress, report, seconds, run_.session().counters());
-    write(progress, [this] { file_.append(*last_); });
+    write(progress, [this] { file_->append(*last_); });
     show(*last_);
 }
 
 void StepLog::was_settled(const RunProgress& progress) {
     if (!last_ || last_->committed == progress.committed) return;
     last_->committed = progress.committed;
-    write(progress, [this] { file_.replace_last(*last_); });
+    write(progress, [this] { file_->replace_last(*last_); });
 }
 
 template <typename Write>
 void StepLog::write(const RunProgress& progress, const Write& write) const {
+    if (!file_) return;
     try {
         write();
     } catch (const Error& error) {

@@ -13,7 +13,7 @@
 
 namespace penstock::trainer {
 
-// Compute thread. Run and console outlive it.
+// Compute thread. Run and console outlive it. Of several ranks rank 0's has the file.
 class StepLog {
    public:
     // Cuts RUN/log.jsonl back to where the run goes on. Throws Error: usage, storage.
@@ -39,7 +39,7 @@ class StepLog {
 
     OpenedRun& run_;
     Console& console_;
-    RunLog file_;
+    std::optional<RunLog> file_;
     StepMeter meter_;
     std::optional<StepRecord> last_;
     std::string live_;  // line of the last step, for a terminal

@@ -26,7 +26,7 @@ std::optional<double> to_number(const ordered_json& value) {
 }
 
 ordered_json to_object(const Summary& summary) {
-    return {
+    ordered_json object = {
         {"steps", summary.steps},
         {"steps_run", summary.steps_run},
         {"resumed_from_step", summary.resumed_from_step},
@@ -55,6 +55,8 @@ ordered_json to_object(const Summary& summary) {
         {"log", summary.log},
         {"sample", summary.sample},
     };
+    if (summary.ranks > 1) object["ranks"] = summary.ranks;
+    return object;
 }
 
 // Throws json::exception when a key is missing or of another type.
@@ -82,6 +84,7 @@ Summary from_object(const ordered_json& object) {
     summary.activation_peak_bytes = object.value("activation_peak_bytes", std::uint64_t{0});  // none in an older one
     object.at("peak_rss_bytes").get_to(summary.peak_rss_bytes);
     object.at("checkpoint").get_to(summary.checkpoint);
+    summary.ranks = object.value("ranks", std::int64_t{1});
     summary.store = object.value("store", std::string());
     object.at("log").get_to(summary.log);
     object.at("sample").get_to(summary.sample);
@@ -147,6 +150,9 @@ std::vector<std::string> lines_of(const Summary& summary) {
                                                   loss_text(summary.first_loss), loss_text(summary.final_loss),
                                                   summary.steps)};
     for (std::string& line : lines_of_steps(summary)) lines.push_back(std::move(line));
+    if (summary.ranks > 1)
+        lines.push_back(
+            fmt::format("processes   {}: bytes are of all of them, memory is of the one that had most", summary.ranks));
     lines.push_back(fmt::format("memory      pool peak {} of {}; activations {}; peak RSS of the process {}",
                                 mebibytes(summary.pool_peak_bytes), mebibytes(summary.pool_budget_bytes),
                                 mebibytes(summary.activation_peak_bytes), mebibytes(summary.peak_rss_bytes)));

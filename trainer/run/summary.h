@@ -32,6 +32,7 @@ struct Summary {
     std::uint64_t pool_budget_bytes = 0;
     std::uint64_t activation_peak_bytes = 0;  // kept for backward: in the pool only under memory.activation_budget
     std::uint64_t peak_rss_bytes = 0;         // of the process
+    std::int64_t ranks = 1;                   // with bytes of all, and peaks of the one that had most
     std::string checkpoint;                   // directory of the store
     std::string store;                        // its uuid: whose summary this is; empty in one of an older program
     std::string log;

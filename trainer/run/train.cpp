@@ -6,12 +6,14 @@
 #include "trainer/cli/stop_signals.h"
 #include "trainer/config/resume_rule.h"
 #include "trainer/plan/plan_report.h"
+#include "trainer/ranks/rank_rules.h"
+#include "trainer/ranks/run_ranks.h"
 #include "trainer/run/opened_run.h"
-#include "trainer/start/output_places.h"
 #include "trainer/run/run_report.h"
 #include "trainer/run/snapshot_policy.h"
 #include "trainer/run/step_log.h"
 #include "trainer/run/training_loop.h"
+#include "trainer/start/output_places.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -32,8 +34,24 @@ std::optional<double> planned_seconds(const ConfigSource& source, Console& conso
     return plan.way.forecast ? std::optional(plan.way.forecast->seconds) : std::nullopt;
 }
 
-// One step, from its tokens to its line in the log.
-void take_step(TrainingLoop& loop, StepLog& log) {
+std::vector<std::string> flags_of(const TrainRequest& request) {
+    std::vector<std::string> flags;
+    if (request.plan) flags.emplace_back("--plan");
+    if (!request.resume_from.empty()) flags.emplace_back("--resume-from");
+    return flags;
+}
+
+TrainConfig config_of(const ConfigSource& source, const TrainRequest& request, const RunRanks& ranks,
+                      Console& console) {
+    TrainConfig config = make_config(Settings::parse(source.text, source.file, source.overrides), ranks.place().ranks);
+    for (const std::string& line : fit_to_ranks(config, flags_of(request))) console.info(line);
+    check_outputs(config, request.config_file, request.trace.path);
+    return config;
+}
+
+// One step, from its tokens to its line in the log. Returns the signal that one of the ranks was told to stop by; 0:
+// none was.
+int take_step(TrainingLoop& loop, StepLog& log) {
     const auto start = std::chrono::steady_clock::now();
     engine::StepReport report;
     {
@@ -42,6 +60,7 @@ void take_step(TrainingLoop& loop, StepLog& log) {
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     log.add(loop.progress(), report, seconds.count());
+    return static_cast<int>(report.wish);
 }
 
 // Nothing is under way any more and the newest step is committed, or everybody knows that it will not be.
@@ -64,19 +83,17 @@ void come_to_rest(OpenedRun& run, TrainingLoop& loop, StepLog& log, SnapshotPoli
                      : "stopped by a signal; nothing of a scratch run is kept, so there is nothing to go on with");
 }
 
-}  // namespace
+// SIGUSR1 asks for a snapshot.
+Asked asked_by(StopSignals& signals, const RunRanks& ranks, Console& console) {
+    if (!signals.take_snapshot_request()) return Asked::no;
+    if (!ranks.several()) return Asked::yes;
+    console.warn("SIGUSR1: nothing is kept: snapshots of several processes come later");
+    return Asked::no;
+}
 
-TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals) {
-    at::set_num_interop_threads(1);
-    check_change(request.change);
-    const ConfigSource source{read_config(request.config_file), request.config_file, request.overrides};
-    TrainConfig config = source.with({});
-    check_outputs(config, request.config_file, request.trace.path);
-    StepTrace trace(request.trace, console);
-    config.session.trace = trace.recorder();
-    const std::optional<double> planned = request.plan ? planned_seconds(source, console) : std::nullopt;
-    OpenedRun run(std::move(config),
-                  {.resume_from = request.resume_from, .go_back = request.go_back, .change = request.change}, console);
+// From where it was opened to its end, or to a signal.
+TrainOutcome carry_on(OpenedRun& run, StepTrace& trace, std::optional<double> planned, Console& console,
+                      StopSignals& signals) {
     trace.begin_after(run.start().state.step);
     TrainingLoop loop(run);
     StepLog log(run, console);
@@ -90,12 +107,14 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
         return {.code = code(ExitCode::ok), .summary = summary};
     }
 
+    // A signal to any one of several ranks stops all, once a step has told them.
+    int told = 0;
+    const auto stopped_by = [&] { return run.ranks().several() ? told : signals.requested_by(); };
     signals.react(StopSignals::Reaction::finish_step);
-    while (!loop.finished() && !signals.requested()) {
+    while (!loop.finished() && stopped_by() == 0) {
         trace.begin_step(loop.step() + 1);
-        take_step(loop, log);
-        const Asked asked = signals.take_snapshot_request() ? Asked::yes : Asked::no;
-        if (snapshots.step_ended(loop.step(), asked)) {
+        told = take_step(loop, log);
+        if (snapshots.step_ended(loop.step(), asked_by(signals, run.ranks(), console))) {
             loop.was_settled();
             log.was_settled(loop.progress());
         }
@@ -105,9 +124,25 @@ TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& s
     const Summary& summary = report.conclude(loop.progress(), log.totals());
     if (loop.finished()) return {.code = code(ExitCode::ok), .summary = summary};
     // 75 asks for the same command again: whoever obeys would begin a scratch run anew for ever.
-    return {.code = code(ExitCode::interrupted),
-            .signal = run.config().durable() ? 0 : signals.requested_by(),
-            .summary = summary};
+    return {
+        .code = code(ExitCode::interrupted), .signal = run.config().durable() ? 0 : stopped_by(), .summary = summary};
+}
+
+}  // namespace
+
+TrainOutcome train(const TrainRequest& request, RunRanks& ranks, Console& console, StopSignals& signals) {
+    at::set_num_interop_threads(1);
+    check_change(request.change);
+    const ConfigSource source{read_config(request.config_file), request.config_file, request.overrides};
+    TrainConfig config = config_of(source, request, ranks, console);
+    StepTrace trace(ranks.speaks() ? request.trace : TraceRequest(), console);
+    config.session.trace = trace.recorder();
+    config.session.engine.wish = [&signals] { return static_cast<std::uint32_t>(signals.requested_by()); };
+    const std::optional<double> planned = request.plan ? planned_seconds(source, console) : std::nullopt;
+    OpenedRun run(std::move(config),
+                  {.resume_from = request.resume_from, .go_back = request.go_back, .change = request.change}, ranks,
+                  console);
+    return ranks.telling([&] { return carry_on(run, trace, planned, console, signals); });
 }
 
 }  // namespace penstock::trainer

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "aio/words/error.h"
-#include "trainer/trace/step_trace.h"
 #include "trainer/run/summary.h"
+#include "trainer/trace/step_trace.h"
 
 #include <string>
 #include <vector>
@@ -11,6 +11,7 @@
 namespace penstock::trainer {
 
 class Console;
+class RunRanks;
 class StopSignals;
 
 struct TrainRequest {
@@ -30,7 +31,8 @@ struct TrainOutcome {
 };
 
 // Starts the run, or resumes it at its last committed step; returns at the last step or when a signal asked to stop.
-// Says all that people read on the console, the summary included. Throws Error and what torch throws (see failure.h).
-TrainOutcome train(const TrainRequest& request, Console& console, StopSignals& signals);
+// Says all that people read on the console, the summary included. Of several ranks all call it, and stop behind the
+// same step. Throws Error and what torch throws (see failure.h).
+TrainOutcome train(const TrainRequest& request, RunRanks& ranks, Console& console, StopSignals& signals);
 
 }  // namespace penstock::trainer

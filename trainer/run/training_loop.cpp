@@ -22,14 +22,22 @@ engine::StepReport TrainingLoop::next_step() {
                                                                               return run_.client_state(next);
                                                                           });
     progress_.state = std::move(next);
-    if (report.committed_before && run_.config().durable()) progress_.committed = step() - 1;
-    if (report.committed) was_settled();
+    note_commits(report);
     return report;
+}
+
+// Who has come to this step's norm has ended the commits before it.
+void TrainingLoop::note_commits(const engine::StepReport& report) {
+    if (run_.ranks().several()) progress_.committed = committed_here_;
+    if (report.committed_before && run_.config().durable()) committed_here_ = step() - 1;
+    if (report.committed) committed_here_ = step();
+    if (!run_.ranks().several()) progress_.committed = committed_here_;
 }
 
 void TrainingLoop::settle() {
     if (progress_.committed == step()) return;
     run_.session().engine().settle();
+    zero::gathered(run_.session().ranks(), "the last commit", step());
     was_settled();
 }
 

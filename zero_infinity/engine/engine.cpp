@@ -3,6 +3,7 @@
 #include "aio/words/check.h"
 #include "aio/words/error.h"
 #include "zero_infinity/engine/room/out_of_memory.h"
+#include "zero_infinity/engine/step_word.h"
 #include "zero_infinity/engine/torch/generator.h"
 #include "zero_infinity/engine/torch/memory_meter.h"
 #include "zero_infinity/engine/torch/tensor_view.h"
@@ -96,6 +97,10 @@ StepReport Engine::step(std::span<const Bundle> micro_batches, const zero::StepV
     watch_generators(generator_before);
     const auto norm_start = Clock::now();
     report.gradient_norm = deps_.core->gradient_norm();
+    const StepWord all =
+        of_all_ranks(deps_.core->ranks(), {.loss = report.loss, .wish = options_.wish ? options_.wish() : 0});
+    report.loss = all.loss;
+    report.wish = all.wish;
     report.backward += Clock::now() - norm_start;
     const zero::UpdateReport updated = deps_.core->update(request, [&](double) {
         store::ClientState given = client(report);

@@ -36,7 +36,7 @@ struct EngineDeps {
 inline constexpr const char* generator_key = "penstock.generator";
 
 struct StepReport {
-    double loss = 0;           // mean over the micro-batches
+    double loss = 0;           // mean over the micro-batches, of all ranks
     double gradient_norm = 0;  // before clipping
     // Of the units' inputs that forward keeps for backward, of all micro-batches: outside of every budget, unless there
     // is one for them (CoreOptions::activation_bytes). What the caller gave is not counted.
@@ -51,6 +51,7 @@ struct StepReport {
     bool committed = false;                // durable now; else with a later step, see Durability and UpdateOrder
     bool committed_before = false;         // the step before it is durable
     bool updated_again = false;            // UpdateOrder::within, and the gradient was clipped
+    std::uint32_t wish = 0;                // the largest that a rank had (EngineOptions::wish): the same on all of them
 };
 
 // What the client wants to find again with this step; called once its loss and norm are known, before the update.

@@ -102,4 +102,8 @@ std::vector<std::string> Session::take_notes() {
     return notes;
 }
 
+zero::Communicator& Session::ranks() noexcept {
+    return state_->core->ranks();
+}
+
 }  // namespace penstock::engine

@@ -42,6 +42,7 @@ class Session {
 
     // Lines for the log that came up since the last call: what fell back and why, a tile that was read twice, …
     std::vector<std::string> take_notes();
+    zero::Communicator& ranks() noexcept;
 
    private:
     struct State;

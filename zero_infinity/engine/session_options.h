@@ -38,6 +38,7 @@ struct EngineOptions {
     std::uint64_t graph_budget_bytes = unbounded_graphs;
     std::string activations_setting = "engine.activations";  // what `activations` is called, for messages
     Room room;  // of automatic without a budget; empty: what the machine says (engine/room/compute_room.h)
+    std::function<std::uint32_t()> wish;  // asked once in each step: see StepReport::wish; empty: 0
 };
 
 struct SessionOptions : zero::CoreOptions {

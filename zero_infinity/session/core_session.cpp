@@ -371,4 +371,8 @@ std::vector<std::string> CoreSession::take_notes() {
     return notes;
 }
 
+Communicator& CoreSession::ranks() noexcept {
+    return state_->ranks;
+}
+
 }  // namespace penstock::zero

@@ -222,6 +222,8 @@ class CoreSession {
 
     // Lines for the log that came up since the last call: what fell back and why, a tile that was read twice, …
     std::vector<std::string> take_notes();
+    // For what a client tells the other ranks, between calls of its own: all make the same, at the same place.
+    Communicator& ranks() noexcept;
 
    private:
     void make_owed_update(ParameterId parameter);

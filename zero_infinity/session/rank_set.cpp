@@ -53,6 +53,13 @@ std::vector<std::uint32_t> committed_by_others(const std::string& directory, std
     return found;
 }
 
+}  // namespace
+
+std::string rank_directory(const std::string& directory, Partition partition) {
+    if (partition.ranks == 1) return directory;
+    return fmt::format("{}/{}{}/{}", directory, set_prefix, partition.ranks, partition.rank);
+}
+
 // The newest generation must be found by whoever comes next: nobody begins anew beside it unasked.
 void refuse_other_number(const std::string& directory, std::uint32_t ranks) {
     for (const std::uint32_t other : committed_by_others(directory, ranks))
@@ -63,14 +70,12 @@ void refuse_other_number(const std::string& directory, std::uint32_t ranks) {
                                 ranks == 1 ? "one is" : fmt::format("{} are", ranks)));
 }
 
+namespace {
+
 void make_durable(const std::string& directory) {
     const store::Descriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!opened || ::fsync(opened.get()) != 0)
         throw Error(ExitCode::storage, fmt::format("{} cannot be made durable: {}", directory, aio::errno_text(errno)));
-}
-
-std::string directory_of(const std::string& of_all, Partition partition) {
-    return fmt::format("{}/{}{}/{}", of_all, set_prefix, partition.ranks, partition.rank);
 }
 
 // Other ranks make the same at the same time; appends what this one made.
@@ -88,7 +93,7 @@ void make(const std::string& path, std::vector<std::string>& made) {
 // Makes what is above a rank's own directory, which it gives.
 std::string make_above(const std::string& of_all, Partition partition, std::vector<std::string>& made) {
     make(of_all, made);
-    std::string own = directory_of(of_all, partition);
+    std::string own = rank_directory(of_all, partition);
     make(fs::path(own).parent_path(), made);
     return own;
 }
@@ -117,7 +122,7 @@ std::string place_of_snapshot(const std::string& path, Partition partition) {
 
 std::string find_snapshot(const std::string& path, Partition partition) {
     refuse_other_number(path, partition.ranks);
-    return partition.ranks == 1 ? path : directory_of(path, partition);
+    return rank_directory(path, partition);
 }
 
 void SetMark::write(store::ClientState& client) const {

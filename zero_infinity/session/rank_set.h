@@ -13,10 +13,13 @@
 namespace penstock::zero {
 
 // Where a rank's store lies: in DIR/ranks-4/2 of each directory DIR of the run; of one rank in DIR itself.
+std::string rank_directory(const std::string& directory, Partition partition);
+// Throws Error (usage) where another number of ranks has committed something there.
+void refuse_other_number(const std::string& directory, std::uint32_t ranks);
+
 class RankDirectories {
    public:
-    // Makes those above the rank's own. Throws Error: usage (another number of ranks has committed something there),
-    // storage.
+    // Makes those above the rank's own. Throws Error: usage (as refuse_other_number), storage.
     RankDirectories(const CoreOptions& options, Partition partition);
     // Those that it made and that have stayed empty go: what is refused leaves nothing behind.
     ~RankDirectories();

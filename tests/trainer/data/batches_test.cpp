@@ -52,6 +52,21 @@ TEST_F(BatchesOf, AStepDoNotDependOnEarlierCalls) {
     EXPECT_TRUE(rows_of(running.after(299 * 4), "targets").equal(rows_of(resumed.after(299 * 4), "targets")));
 }
 
+// By turns: micro-batch m of rank r is the step's micro-batch m * ranks + r.
+TEST_F(BatchesOf, AStepOfSeveralRanksAreThoseOfOne) {
+    const TokenFile file(path_);
+    Batches whole(file, {.rows = 2, .micro_batches = 6, .context = 16}, 1, at::kCPU);
+    const std::vector<engine::Bundle> all = whole.after(4 * 12);
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+        Batches own(file, {.rows = 2, .micro_batches = 2, .context = 16, .of = {rank, 3}}, 1, at::kCPU);
+        EXPECT_EQ(own.rows_of_step(), whole.rows_of_step());
+        const std::vector<engine::Bundle>& bundles = own.after(4 * 12);
+        ASSERT_EQ(bundles.size(), 2U);
+        for (std::size_t turn = 0; turn < 2; ++turn)
+            EXPECT_TRUE(bundles[turn].at("tokens").equal(all[turn * 3 + rank].at("tokens"))) << turn;
+    }
+}
+
 TEST_F(BatchesOf, AStepDoNotDependOnHowItIsDivided) {
     const TokenFile file(path_);
     Batches whole(file, {.rows = 6, .micro_batches = 1, .context = 16}, 1, at::kCPU);

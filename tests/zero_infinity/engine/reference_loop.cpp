@@ -80,6 +80,10 @@ std::uint16_t bf16_even(float value) {
     return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
 }
 
+float rounded(float value) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bf16_even(value)) << 16);
+}
+
 }  // namespace
 
 void ReferenceLoop::write_weights(Trained& parameter) {
@@ -96,24 +100,53 @@ void ReferenceLoop::write_weights(Trained& parameter) {
 
 ReferenceLoop::Step ReferenceLoop::train_batch(const std::vector<engine::Bundle>& micro_batches, std::uint64_t step,
                                                double learning_rate) {
-    Step result;
-    const auto count = static_cast<double>(micro_batches.size());
-    for (const engine::Bundle& micro_batch : micro_batches) {
-        engine::Bundle current = micro_batch;
-        for (const auto& unit : model_->units()) current = unit->forward(current);
-        const at::Tensor loss = current.at("loss");
-        result.loss += loss.item<double>();
-        loss.backward(at::full_like(loss, 1.0 / count));
-        for (const auto& parameter : parameters_)
-            if (parameter->trainable) add_gradient(*parameter, &micro_batch == micro_batches.data());
-    }
-    result.loss /= count;
-    result.norm = norm();
+    Step result{.loss = add_batch(micro_batches), .norm = norm()};
     double scale = 1;
     if (options_.clipping > 0) scale = std::min(1.0, options_.clipping / (result.norm + 1e-6));
     for (const auto& parameter : parameters_)
         if (parameter->trainable) update(*parameter, static_cast<float>(scale), step, learning_rate);
     return result;
+}
+
+ReferenceLoop::Step ReferenceLoop::train_ranks(const std::vector<std::vector<engine::Bundle>>& of_ranks,
+                                               std::uint64_t step, double learning_rate) {
+    Step result;
+    std::vector<std::vector<float>> sums(parameters_.size());
+    for (const std::vector<engine::Bundle>& micro_batches : of_ranks) {
+        result.loss += add_batch(micro_batches);
+        for (std::size_t at = 0; at < sums.size(); ++at) {
+            const std::vector<float>& addend = parameters_[at]->gradient;
+            sums[at].resize(addend.size());
+            for (std::size_t index = 0; index < addend.size(); ++index) sums[at][index] += addend[index];
+        }
+    }
+    result.loss /= static_cast<double>(of_ranks.size());
+    for (std::size_t at = 0; at < sums.size(); ++at) {
+        Trained& parameter = *parameters_[at];
+        if (!parameter.trainable) continue;
+        for (std::size_t index = 0; index < sums[at].size(); ++index) {
+            const float mean = sums[at][index] / static_cast<float>(of_ranks.size());
+            parameter.gradient[index] = options_.bf16_gradients ? rounded(mean) : mean;
+        }
+        update(parameter, 1, step, learning_rate);
+    }
+    return result;
+}
+
+// Returns the mean of the losses.
+double ReferenceLoop::add_batch(const std::vector<engine::Bundle>& micro_batches) {
+    double losses = 0;
+    const auto count = static_cast<double>(micro_batches.size());
+    for (const engine::Bundle& micro_batch : micro_batches) {
+        engine::Bundle current = micro_batch;
+        for (const auto& unit : model_->units()) current = unit->forward(current);
+        const at::Tensor loss = current.at("loss");
+        losses += loss.item<double>();
+        loss.backward(at::full_like(loss, 1.0 / count));
+        for (const auto& parameter : parameters_)
+            if (parameter->trainable) add_gradient(*parameter, &micro_batch == micro_batches.data());
+    }
+    return losses / count;
 }
 
 // Takes .grad. Micro-batches are added in order, in fp32; sums in bf16 are rounded each time.
@@ -125,7 +158,7 @@ void ReferenceLoop::add_gradient(Trained& parameter, bool first) const {
         const float addend = flat.const_data_ptr<float>()[index];
         float& sum = parameter.gradient[index];
         sum = first ? addend : sum + addend;
-        if (options_.bf16_gradients) sum = std::bit_cast<float>(static_cast<std::uint32_t>(bf16_even(sum)) << 16);
+        if (options_.bf16_gradients) sum = rounded(sum);
     }
 }
 

@@ -42,12 +42,17 @@ class ReferenceLoop {
         double norm = 0;
     };
     Step train_batch(const std::vector<engine::Bundle>& micro_batches, std::uint64_t step, double learning_rate);
+    // Each rank's micro-batches in their own sums; their mean, added in the order of the ranks in fp32, is rounded
+    // once. The norm is not counted. REQUIRES: no clipping.
+    Step train_ranks(const std::vector<std::vector<engine::Bundle>>& of_ranks, std::uint64_t step,
+                     double learning_rate);
 
     // "unit/parameter" → state, of the trainable ones.
     std::map<std::string, ReferenceState> states() const;
 
    private:
     struct Trained;  // one parameter
+    double add_batch(const std::vector<engine::Bundle>& micro_batches);
     void write_weights(Trained& parameter);
     void add_gradient(Trained& parameter, bool first) const;
     double norm() const;

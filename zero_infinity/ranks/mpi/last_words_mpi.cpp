@@ -44,6 +44,22 @@ bool LastWords::listen() noexcept {
     return true;
 }
 
+bool LastWords::is_said_before(std::chrono::milliseconds at_most) noexcept {
+    const auto end = std::chrono::steady_clock::now() + at_most;
+    const std::lock_guard lock(mutex_);
+    while (own_ > 0 && by_ == own_ && std::chrono::steady_clock::now() < end) {
+        int come = 0;
+        MPI_Status status;
+        if (MPI_Test(&hearing_, &come, &status) != MPI_SUCCESS) return false;
+        if (come != 0 && static_cast<std::uint32_t>(status.MPI_SOURCE) < own_ && heard_ == text_) return true;
+        if (come != 0)
+            MPI_Irecv(heard_.data(), static_cast<int>(heard_.size()), MPI_BYTE, MPI_ANY_SOURCE, 0, ranks_, &hearing_);
+        else
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+}
+
 Error LastWords::error() const {
     const std::lock_guard lock(mutex_);
     PENSTOCK_CHECK(said_, "nothing was said");

@@ -29,6 +29,10 @@ class LastWords {
     // The same, and looks whether something has come.
     bool listen() noexcept;
 
+    // Whether a rank before this one says the same within that time as this one has said: all find what all can see.
+    // REQUIRES: said().
+    bool is_said_before(std::chrono::milliseconds at_most) noexcept;
+
     Error error() const;                                       // REQUIRES: said()
     std::optional<std::uint32_t> other() const;                // the rank that it was heard from
     void see_off(std::chrono::milliseconds at_most) noexcept;  // until what this rank said has gone

@@ -29,8 +29,8 @@ struct RankPlace {
 // the others, and takes its exit code. A rank that was killed is mpirun's to tell.
 class MpiRanks {
    public:
-    // Unless it was finished: tells the others so, where no cause was told before. Who was told one stays for 3 s, so
-    // that the rank which had the cause is the first to exit.
+    // Unless it was finished: tells the others so, where no cause was told before. Who need not tell it stays for 3 s,
+    // so that the rank which tells is the first to exit.
     virtual ~MpiRanks() = default;
 
     virtual const RankPlace& place() const noexcept = 0;
@@ -40,8 +40,11 @@ class MpiRanks {
     virtual Transport& control() noexcept = 0;
     // The other rank that said first why all end: it tells the user, and this one need not. Any thread.
     virtual std::optional<std::uint32_t> ended_by() const = 0;
-    // This rank is at its end: waits until all are, and finalises MPI. Throws as a transport does. No call comes behind
-    // it.
+    // Once the cause was said (abort): whether this rank is the one that tells the user. Waits half a second for a rank
+    // before it that has found the same: what all can see is told once.
+    virtual bool is_told_here() = 0;
+    // This rank is at its end: waits until all are, as long as it takes them, and finalises MPI. Throws Error
+    // (peer_lost) where one ends instead. No call comes behind it.
     virtual void finish() = 0;
 };
 

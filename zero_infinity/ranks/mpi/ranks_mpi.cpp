@@ -95,7 +95,7 @@ class JoinedRanks final : public MpiRanks {
         words_->listen();
         words_->say("closed before its end");
         words_->see_off(std::chrono::seconds(1));
-        if (words_->other()) std::this_thread::sleep_for(std::chrono::seconds(3));
+        if (is_told_elsewhere_ || words_->other()) std::this_thread::sleep_for(std::chrono::seconds(3));
         static_cast<void>(words_.release());  // MPI goes on with it until the process ends
     }
 
@@ -104,11 +104,20 @@ class JoinedRanks final : public MpiRanks {
     Transport& control() noexcept override { return *control_; }
     std::optional<std::uint32_t> ended_by() const override { return words_->other(); }
 
+    bool is_told_here() override {
+        PENSTOCK_CHECK(words_->said(), "no cause was said");
+        is_told_elsewhere_ = words_->other() || words_->is_said_before(std::chrono::milliseconds(500));
+        return !is_told_elsewhere_;
+    }
+
     void finish() override {
         PENSTOCK_CHECK(!finished_, "the ranks are finished once");
-        const std::array<std::byte, 1> here{};
-        std::vector<std::byte> all(place_.ranks);
-        control_->all_gather(here, {all.data(), 1, 1});
+        MPI_Request all_here = MPI_REQUEST_NULL;
+        MPI_Ibarrier(worlds_[2], &all_here);
+        for (int here = 0; here == 0; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+            if (words_->listen()) throw words_->error();
+            MPI_Test(&all_here, &here, MPI_STATUS_IGNORE);
+        }
         words_->close();
         for (MPI_Comm& each : worlds_) MPI_Comm_free(&each);
         MPI_Finalize();
@@ -120,6 +129,7 @@ class JoinedRanks final : public MpiRanks {
     std::array<MPI_Comm, 3> worlds_{};
     std::unique_ptr<LastWords> words_;
     std::unique_ptr<TransportMpi> bulk_, control_;
+    bool is_told_elsewhere_ = false;
     bool finished_ = false;
 };
 
