@@ -215,12 +215,21 @@ def test_what_cannot_be_is_named_and_starts_nothing(launches, words, said):
     assert (code, out) == (2, []) and said in err and len(err.splitlines()) == 1
 
 
-def test_the_program_is_started_with_one_process(launches):
+def test_the_program_is_started_by_itself_as_one_process(launches):
     launches.program("penstock", "#!/bin/sh\necho $WORLD_SIZE \"$@\"\n")
     own = {"PENSTOCK_PROGRAM": f"{launches.folder}/bin/penstock"}
     assert launches.run("train", "c.json", "--set", "x", **own)[:2] == (0, ["1 train c.json --set x"])
-    code, out, err = launches.run("--num_gpus=2", "train", "c.json", **own)
-    assert (code, out) == (2, []) and "the program over several processes is not there yet" in err
+
+
+def test_several_of_the_program_are_started_by_mpirun(launches):
+    launches.program("penstock", "#!/bin/sh\n")
+    launches.program("mpirun", '#!/bin/sh\necho mpirun "$@"\n')
+    own = {"PENSTOCK_PROGRAM": f"{launches.folder}/bin/penstock", "PATH": f"{launches.folder}/bin:{os.environ['PATH']}"}
+    code, out, _ = launches.run("--num_gpus=2", "--enable_each_rank_log=logs", "train", "c.json", **own)
+    assert code == 0 and out[0].startswith("mpirun -n 2 --hostfile ")
+    assert out[0].endswith(f"{own['PENSTOCK_PROGRAM']} train c.json --rank-logs logs")
+    code, out, err = launches.run("--num_gpus=2", "--no_ssh", "--node_rank=0", "train", "c.json", **own)
+    assert (code, out) == (2, []) and "mpirun starts the processes of all hosts; leave out --no_ssh" in err
 
 
 def test_a_launch_imports_no_torch(launches):

@@ -204,7 +204,7 @@ def test_slurms_counts_of_tasks():
     assert slurm.tasks_of("4(x2),3") == [4, 4, 3] and slurm.tasks_of("1") == [1]
 
 
-def test_the_program_over_ranks_would_be_started_by_mpi_itself(tmp_path, monkeypatch):
+def test_the_program_over_ranks_is_started_by_mpi_itself(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_PROGRAM", "/opt/penstock")
     parser = argparse.ArgumentParser()
@@ -216,9 +216,8 @@ def test_the_program_over_ranks_would_be_started_by_mpi_itself(tmp_path, monkeyp
         "-x",
         "UCX_TLS=tcp", *program]
     assert mpi.srun(Job(filters.first(TWO, None, 2)), chosen, {})[-5:] == program
-    start.check_program(chosen, 1)
-    with pytest.raises(UsageError, match="over several processes is not there yet; say --num_gpus 1"):
-        start.check_program(chosen, 2)
+    start.choose_mpi(chosen)
+    assert chosen.launcher == "openmpi"
 
 
 def test_a_rank_of_neither_mpi_nor_slurm_is_named():

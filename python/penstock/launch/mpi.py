@@ -45,7 +45,8 @@ def check(hosts: Hosts, options: argparse.Namespace) -> None:
     if options.launcher == "slurm" and len({len(each.slots) for each in hosts}) > 1:
         counts = ", ".join(f"{each.name} {len(each.slots)}" for each in hosts)
         raise UsageError(f"--launcher slurm wants as many slots on each host, and there are {counts}; say --num_gpus")
-    unused = [f"--{each}" for each in ("bind_cores_to_rank", "enable_each_rank_log", "venv_script", "save_pid")
+    own_logs = () if script.is_of_the_program(options) else ("enable_each_rank_log",)
+    unused = [f"--{each}" for each in ("bind_cores_to_rank", *own_logs, "venv_script", "save_pid")
               if getattr(options, each)]
     if unused:
         raise UsageError(f"--launcher {options.launcher} with {', '.join(unused)}: {name} has options of its own for "
@@ -71,6 +72,7 @@ def srun(job: Job, options: argparse.Namespace, own: Mapping[str, str]) -> list[
 def rank_itself(job: Job, options: argparse.Namespace) -> list[str]:
     """The script, behind what reads the variables of MPI or Slurm; the program reads them itself."""
     if script.is_of_the_program(options):
-        return script.words_of(options, 0)
+        logs = ["--rank-logs", options.enable_each_rank_log] if options.enable_each_rank_log else []
+        return [*script.words_of(options, 0), *logs]
     return [sys.executable, "-m", "penstock.launch.rank", f"{job.master_addr}:{job.master_port}",
             *script.words_of(options, LOCAL_RANK)]

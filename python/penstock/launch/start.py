@@ -30,11 +30,10 @@ def _run(options: argparse.Namespace, name: str) -> int:
     hosts = slots.taken(options, tell)
     if options.no_ssh and options.node_rank >= len(hosts):
         raise UsageError(f"--node_rank {options.node_rank}: there are {len(hosts)} hosts, from 0 on")
-    check_program(options, sum(len(each.slots) for each in hosts))
     job = Job(hosts, options.master_addr or "127.0.0.1", options.master_port or PORT)
     aloud = voice(name)  # errors are told to who wants quiet, too
-    if script.is_of_the_program(options) and job.size > 1 and options.launcher == "ssh":
-        options.launcher = "openmpi"  # by which its ranks speak
+    if script.is_of_the_program(options) and job.size > 1:
+        choose_mpi(options)
     if options.launcher != "ssh" and not options.no_ssh:
         return mpi.run(replace(job, master_addr=options.master_addr or hosts[0].name), options, aloud)
     if options.no_ssh:
@@ -48,11 +47,13 @@ def _run(options: argparse.Namespace, name: str) -> int:
     return local.run(_met_here(job, options, tell), 0, options, aloud)
 
 
-def check_program(options: argparse.Namespace, processes: int) -> None:
-    """Raises UsageError: the one place that refuses its ranks."""
-    if script.is_of_the_program(options) and processes > 1:
-        raise UsageError(f"launch {script.TRAIN} with {processes} processes: the program over several processes is not "
-                         "there yet; say --num_gpus 1")
+def choose_mpi(options: argparse.Namespace) -> None:
+    """By which the program's ranks speak. Raises UsageError."""
+    if options.no_ssh:
+        raise UsageError(f"launch {script.TRAIN} with --no_ssh: mpirun starts the processes of all hosts; leave out "
+                         "--no_ssh and --node_rank, and run it on one of them")
+    if options.launcher == "ssh":
+        options.launcher = "openmpi"
 
 
 def _met_here(job: Job, options: argparse.Namespace, tell: Callable[[str], None]) -> Job:
