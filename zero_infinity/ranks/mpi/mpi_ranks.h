@@ -4,6 +4,7 @@
 
 #include "zero_infinity/ranks/mpi/mpi_launch.h"
 #include "zero_infinity/ranks/transport.h"
+#include "zero_infinity/ranks/watch/peer_beats.h"
 
 #include <chrono>
 #include <cstdint>
@@ -48,9 +49,10 @@ class MpiRanks {
     virtual void finish() = 0;
 };
 
-// Every rank joins. `deadline`: the longest that a call waits with nothing coming from a rank. Throws Error (usage)
-// where this program is built without MPI, where MPI is not for several threads at once, and where it sees another
-// number of ranks than the launcher has started.
-std::unique_ptr<MpiRanks> join_mpi(const MpiLaunch& launch, std::chrono::milliseconds deadline);
+// Every rank joins. `deadline`: the longest that a call waits with nothing coming from a rank whose process runs; by
+// `beats` one whose process does not is noticed. Throws Error (usage) where this program is built without MPI, where
+// MPI is not for several threads at once, and where it sees another number of ranks than the launcher has started.
+std::unique_ptr<MpiRanks> join_mpi(const MpiLaunch& launch, std::chrono::milliseconds deadline,
+                                   const BeatTimes& beats = {});
 
 }  // namespace penstock::zero

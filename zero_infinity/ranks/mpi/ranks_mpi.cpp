@@ -1,5 +1,6 @@
 // The half for programs with Open MPI.
 #include "aio/words/check.h"
+#include "zero_infinity/ranks/mpi/beats_mpi.h"
 #include "zero_infinity/ranks/mpi/mpi_ranks.h"
 #include "zero_infinity/ranks/mpi/transport_mpi.h"
 
@@ -78,7 +79,7 @@ MPI_Comm another_world() {
 
 class JoinedRanks final : public MpiRanks {
    public:
-    JoinedRanks(const MpiLaunch& launch, std::chrono::milliseconds deadline) {
+    JoinedRanks(const MpiLaunch& launch, std::chrono::milliseconds deadline, const BeatTimes& beats) {
         begin_mpi(launch);
         place_ = place_now();
         for (MPI_Comm& each : worlds_) each = another_world();
@@ -88,10 +89,12 @@ class JoinedRanks final : public MpiRanks {
             worlds_[1], TransportMpi::Options{name, bulk_chunk(place_.ranks), deadline}, *words_);
         control_ =
             std::make_unique<TransportMpi>(worlds_[2], TransportMpi::Options{name, smallest_chunk, deadline}, *words_);
+        beats_ = std::make_unique<BeatsMpi>(worlds_[3], beats, *words_);
     }
 
     ~JoinedRanks() override {
         if (finished_) return;
+        beats_.reset();
         words_->listen();
         words_->say("closed before its end");
         words_->see_off(std::chrono::seconds(1));
@@ -118,6 +121,7 @@ class JoinedRanks final : public MpiRanks {
             if (words_->listen()) throw words_->error();
             MPI_Test(&all_here, &here, MPI_STATUS_IGNORE);
         }
+        beats_->finish();
         words_->close();
         for (MPI_Comm& each : worlds_) MPI_Comm_free(&each);
         MPI_Finalize();
@@ -126,17 +130,19 @@ class JoinedRanks final : public MpiRanks {
 
    private:
     RankPlace place_;
-    std::array<MPI_Comm, 3> worlds_{};
+    std::array<MPI_Comm, 4> worlds_{};
     std::unique_ptr<LastWords> words_;
     std::unique_ptr<TransportMpi> bulk_, control_;
+    std::unique_ptr<BeatsMpi> beats_;
     bool is_told_elsewhere_ = false;
     bool finished_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<MpiRanks> join_mpi(const MpiLaunch& launch, std::chrono::milliseconds deadline) {
-    return std::make_unique<JoinedRanks>(launch, deadline);
+std::unique_ptr<MpiRanks> join_mpi(const MpiLaunch& launch, std::chrono::milliseconds deadline,
+                                   const BeatTimes& beats) {
+    return std::make_unique<JoinedRanks>(launch, deadline, beats);
 }
 
 }  // namespace penstock::zero

@@ -5,7 +5,8 @@
 #include <fmt/format.h>
 
 std::unique_ptr<penstock::zero::MpiRanks> penstock::zero::join_mpi(const MpiLaunch& launch,
-                                                                   std::chrono::milliseconds /*deadline*/) {
+                                                                   std::chrono::milliseconds /*deadline*/,
+                                                                   const BeatTimes& /*beats*/) {
     throw Error(
         ExitCode::usage,
         fmt::format("{} says that a launcher has started several ranks, and this program is built without MPI, so "

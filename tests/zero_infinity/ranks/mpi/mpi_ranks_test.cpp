@@ -102,6 +102,15 @@ TEST_F(MpiRanksTest, OneThatIsSilentIsNamedAtTheDeadline) {
     EXPECT_LT(run.seconds, 10) << run.said;
 }
 
+// Long before a call would give it up.
+TEST_F(MpiRanksTest, OneWhoseProcessIsStoppedIsNamedByItsSilence) {
+    const MpiRun run = run_ranks_of_mpi(3, "is_stopped");
+    EXPECT_EQ(run.code, 7) << run.said;
+    EXPECT_EQ(run.count("told: rank 1 is silent for 2 s: its process is stopped, or gone"), 1) << run.said;
+    EXPECT_EQ(run.count("told: "), 1) << run.said;
+    EXPECT_LT(run.seconds, 10) << run.said;
+}
+
 TEST_F(MpiRanksTest, OtherCallsAreNamedByTheLane) {
     const MpiRun run = run_ranks_of_mpi(3, "calls_another");
     EXPECT_EQ(run.code, 2) << run.said;

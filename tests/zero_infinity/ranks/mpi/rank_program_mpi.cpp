@@ -111,11 +111,17 @@ void comes_late(MpiRanks& ranks, std::uint64_t /*seed*/) {
 }
 
 using Deed = std::function<void(MpiRanks&, std::uint64_t seed)>;
-const std::map<std::string, Deed> deeds = {{"moves", moves},           {"fails", fails},
-                                           {"leaves", leaves},         {"is_killed", is_killed},
-                                           {"is_silent", is_silent},   {"calls_another", calls_another},
-                                           {"gives_less", gives_less}, {"comes_late", comes_late},
-                                           {"has_one_thread", moves},  {"is_miscounted", moves}};
+const std::map<std::string, Deed> deeds = {{"moves", moves},
+                                           {"fails", fails},
+                                           {"leaves", leaves},
+                                           {"is_killed", is_killed},
+                                           {"is_silent", is_silent},
+                                           {"is_stopped", is_silent},
+                                           {"calls_another", calls_another},
+                                           {"gives_less", gives_less},
+                                           {"comes_late", comes_late},
+                                           {"has_one_thread", moves},
+                                           {"is_miscounted", moves}};
 
 void run(MpiRanks& ranks, const Deed& deed, std::uint64_t seed) {
     try {
@@ -123,7 +129,7 @@ void run(MpiRanks& ranks, const Deed& deed, std::uint64_t seed) {
         ranks.finish();
     } catch (const std::exception& error) {
         ranks.control().abort(error.what());
-        std::printf("%s: %s\n", ranks.ended_by() ? "heard" : "told", error.what());
+        std::printf("%s: %s\n", ranks.is_told_here() ? "told" : "heard", error.what());
         throw;
     }
 }
@@ -140,7 +146,10 @@ int main_of_rank(const std::string& deed, std::uint64_t seed) {
     if (deed == "is_miscounted") ++launch->ranks;
     std::unique_ptr<MpiRanks> ranks;
     try {
-        ranks = zero::join_mpi(*launch, deed == "is_silent" ? std::chrono::seconds(2) : std::chrono::seconds(30));
+        zero::BeatTimes beats;
+        if (deed == "is_stopped") beats.deadline = std::chrono::seconds(2);
+        ranks =
+            zero::join_mpi(*launch, deed == "is_silent" ? std::chrono::seconds(2) : std::chrono::seconds(30), beats);
     } catch (const Error& error) {
         std::printf("refused: %s\n", error.what());
         return static_cast<int>(error.code());
