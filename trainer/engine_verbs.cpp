@@ -15,8 +15,10 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 namespace penstock::trainer {
 namespace {
@@ -85,9 +87,20 @@ RunRanks joined_ranks() {
     return RunRanks();
 }
 
+void make_folder(const std::string& path) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error)
+        throw Error(ExitCode::usage,
+                    fmt::format("--rank-logs {}: it cannot be made: {}; name another folder", path, error.message()));
+}
+
 // One voice.
 void divide_voices(const RunRanks& ranks, const std::string& logs, Console& console, StopSignals& signals) {
-    if (!logs.empty() && ranks.several()) console.write_to(fmt::format("{}/rank-{}.log", logs, ranks.place().rank));
+    if (!logs.empty() && ranks.several()) {
+        make_folder(logs);
+        console.write_to(fmt::format("{}/rank-{}.log", logs, ranks.place().rank));
+    }
     if (ranks.speaks()) return;
     console.speak(Console::Voice::errors);
     signals.keep_quiet();
