@@ -153,7 +153,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     first = group is None or group.rank == 0  # of the processes: it speaks for all
     progress = Progress(settings.steps_per_print, silent=not first)
     if group is not None:
-        store = store_of_ranks(as_store(store), group)  # type: ignore[arg-type]
+        store = store_of_ranks(as_store(store), group.ranks)  # type: ignore[arg-type]
         if not go_on(store, group) and (changed := make_alike(model, group)):
             progress.warn(changed)
     with naming_nvme(store):

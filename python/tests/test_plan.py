@@ -17,6 +17,7 @@ import small_models as small
 from penstock.__main__ import main
 from penstock.native import library
 from penstock.native.described import Described
+from test_ranks import ended, start
 
 try:
     library.library()
@@ -85,6 +86,58 @@ def test_a_model_on_meta_has_the_same_plan_and_stays_there(tmp_path):
     own = penstock.Settings(dtype=torch.bfloat16)
     assert penstock.plan(model, settings=own) == penstock.plan(small.Stack(), settings=own)
     assert all(each.is_meta and each.dtype == torch.float32 for each in model.parameters())
+
+
+OF_RANKS = """
+import json, sys, torch, penstock
+import small_models as small
+
+engine, *_ = penstock.initialize(small.Stack(), store=penstock.Store(sys.argv[1], states=sys.argv[2]))
+opened = first = engine.core.info()
+engine.backward(small.loss(engine, small.ids(0)))
+engine.step()
+last = engine.core.info()
+print(json.dumps({"table": engine.core.memory_table(), "pool": first.pool_bytes, "planned": first.planned_bytes,
+                  "first": opened.gathered_bytes, "gathered": last.gathered_bytes - first.gathered_bytes,
+                  "exchanged": last.exchanged_bytes - first.exchanged_bytes,
+                  "read": last.read_bytes - first.read_bytes, "written": last.write_bytes - first.write_bytes}), flush=True)
+engine.close()
+"""
+
+
+@pytest.mark.parametrize("states", ["nvme", "cpu"])
+def test_of_ranks_it_is_what_each_of_them_then_has(tmp_path, states):
+    place = tmp_path / "store"
+    told = penstock.plan(small.Stack(), store=penstock.Store(place, states=states), ranks=2)
+    assert not place.exists()
+    path = os.pathsep.join((str(PACKAGE), os.path.dirname(__file__)))
+    codes, outputs, errors = ended(start(2, sys.executable, "-c", OF_RANKS, str(place), states, PYTHONPATH=path))
+    assert codes == [0, 0], errors
+    for rank, said in enumerate(outputs):
+        found = json.loads(said.splitlines()[-1])
+        manifests = found.pop("written") - told.write_bytes - told.resident_write_bytes
+        assert 0 < manifests <= 2 * (place / "ranks-2" / str(rank) / "manifest.0").stat().st_size
+        assert found == {
+            "table": told.memory_table, "pool": told.pool_bytes, "planned": told.planned_bytes,
+            "first": told.of_ranks.first_gathered_bytes, "gathered": told.of_ranks.gathered_bytes,
+            "exchanged": told.of_ranks.exchanged_bytes, "read": told.read_bytes}
+        files = [(place / "ranks-2" / str(rank) / each).stat().st_size for each in ("data", "manifest.0", "manifest.1")]
+        assert sum(files) == told.store_bytes
+    assert told.forecast is None and "not forecast" in told.unmeasured
+    beside = told.of_ranks
+    assert (beside.ranks, beside.ranks_per_node, beside.node_pool_bytes) == (2, 2, 2 * told.pool_bytes)
+
+
+def test_of_ranks_it_says_the_papers_table_and_refuses_what_opening_would(tmp_path, capsys):
+    told = penstock.plan(small.Stack(), store=tmp_path / "store", ranks=64, ranks_per_node=8)
+    assert "8 of a node" in str(told) and "stage 3" in str(told) and "text" not in told.to_dict()["of_ranks"]
+    assert told.of_ranks.zero_bytes[3] * 64 == told.of_ranks.zero_bytes[0] == 16 * told.parameters
+    for wrong in ({"ranks": 0}, {"ranks": 2, "ranks_per_node": 3}, {"ranks": 2, "store": penstock.Store(
+            tmp_path / "store", gradients="nvme")}):
+        with pytest.raises(penstock.UsageError):
+            penstock.plan(small.Stack(), **{"store": tmp_path / "store", **wrong})
+    assert main(["plan", "small_models:Stack", "--ranks", "4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["of_ranks"]["ranks_per_node"] == 4
 
 
 def test_without_a_directory_it_is_of_host_memory_as_initialize_has_it(capsys):

@@ -28,7 +28,7 @@ except penstock.UsageError as absent:
 ROOT = Path(__file__).resolve().parents[2]
 STRUCTS = {name: "penstock_" + each for name, each in {
     "Error": "error", "Parameter": "parameter", "Unit": "unit", "Group": "group", "Visit": "visit", "Model": "model",
-    "Value": "value", "Options": "session_options", "Info": "session_info", "PlanUse": "plan_use", "Plan": "plan",
+    "Value": "value", "Options": "session_options", "Info": "session_info", "PlanUse": "plan_use", "Plan": "plan", "RanksPlan": "ranks_plan",
     "Place": "place",
     "UnitMemory": "unit_memory", "Gradient": "gradient", "Step": "step", "StepReport": "step_report"}.items()}
 
@@ -46,7 +46,7 @@ def test_structures_lie_in_memory_as_the_header_says(tmp_path):
             place = getattr(own, member)
             expected.append(f"{struct}.{member} {place.offset} {place.size}")
     source = tmp_path / "layout.c"
-    source.write_text('#include <stdio.h>\n#include <stddef.h>\n#include "zero_infinity/capi/penstock_session.h"\n'
+    source.write_text('#include <stdio.h>\n#include <stddef.h>\n#include "zero_infinity/capi/penstock_look.h"\n'
                       "int main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
     subprocess.run(["cc", "-I", ROOT, "-I", ROOT / "swap/capi", "-o", tmp_path / "layout", source], check=True)
     told = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout

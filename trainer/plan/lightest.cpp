@@ -43,7 +43,8 @@ std::string as_options(const zero::LightestPlan& lightest) {
 std::string lightest_settings(const ConfigSource& source, const zero::MachineRoom& room) {
     TrainConfig config = source.with({});
     const auto lightest = [&] {
-        return zero::lightest_plan(model_of(config), planned_options(config.session, room), room, zero::Partition{}, 0);
+        return zero::lightest_plan(model_of(config), planned_options(config.session, room), room, partition_of(config),
+                                   0);
     };
     if (const auto found = lightest()) return "the lightest that fits: " + as_options(*found);
     const std::uint64_t least = 3 * input_bytes(config);  // one in use, and two that come

@@ -35,6 +35,7 @@ struct PlanRequest {
     bool measured = true;
     double seconds = 0.4;
     double endurance_terabytes = 0;
+    zero::RankCount count;
     bool as_json = false;
 };
 
@@ -57,14 +58,21 @@ ConfigSource source_of_shape(const PlanRequest& request) {
         left.remove_prefix(std::min(end + 1, left.size()));
     }
     overrides.insert(overrides.end(), request.overrides.begin(), request.overrides.end());
-    return {.text = config.dump(), .file = "--model", .overrides = std::move(overrides)};
+    return {.text = config.dump(), .file = "--model", .overrides = std::move(overrides), .count = request.count};
 }
 
 ConfigSource source_of(const PlanRequest& request) {
     if (request.config_file.empty() == request.model.empty())
         throw Error(ExitCode::usage, "plan wants a CONFIG or a --model, one of them");
+    if (request.count.of_node > request.count.ranks)
+        throw Error(ExitCode::usage,
+                    fmt::format("--ranks-per-node {} with --ranks {}: more on one machine than there are",
+                                request.count.of_node, request.count.ranks));
     if (!request.model.empty()) return source_of_shape(request);
-    return {.text = read_config(request.config_file), .file = request.config_file, .overrides = request.overrides};
+    return {.text = read_config(request.config_file),
+            .file = request.config_file,
+            .overrides = request.overrides,
+            .count = request.count};
 }
 
 std::string plan(const PlanRequest& request, Console& console) {
@@ -98,6 +106,14 @@ std::function<std::string(Console&)> add_plan_verb(CLI::App& app) {
     verb->add_option("--endurance", request->endurance_terabytes,
                      "terabytes that the devices together are rated to have written: days until then")
         ->check(CLI::PositiveNumber);
+    verb->add_option("--ranks", request->count.ranks,
+                     "what so many processes take that train one model: each, those of a machine, all, and what they "
+                     "send each other; no times")
+        ->check(CLI::Range(1U, 1U << 20))
+        ->capture_default_str();
+    verb->add_option("--ranks-per-node", request->count.of_node,
+                     "of them on one machine, which is like this one; else all")
+        ->check(CLI::Range(1U, 1U << 20));
     verb->add_flag("--json", request->as_json, "print one JSON object");
     verb->footer(example);
     return [request](Console& console) { return plan(*request, console); };

@@ -1,6 +1,7 @@
 #include "trainer/plan/plan_report.h"
 
 #include "trainer/cli/step_record.h"
+#include "zero_infinity/plan/ranks/zero_stages.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -95,6 +96,13 @@ std::string text_of_traffic(const RunPlan& plan) {
                                        residents, plan.bytes_per_parameter(), activations));
 }
 
+std::string text_of_ranks(const RunPlan& plan) {
+    if (plan.count.ranks == 1) return {};
+    const zero::SessionPlan& own = *plan.way.plan;
+    return report_line("ranks", fmt::format("{}, of which any takes what is above", plan.count.ranks)) +
+           zero::ranks_table(own, plan.count, plan.passes(), zero::free_bytes_of(own.options.swap_directories));
+}
+
 std::string text_of_others(const RunPlan& plan) {
     std::string text;
     std::size_t told = 0;
@@ -144,6 +152,19 @@ ordered_json json_of(const zero::MachineRates& rates) {
             {"places", rates.device.places}};
 }
 
+// Of a rank besides what there is of one alone; they are alike.
+ordered_json json_of_ranks(const RunPlan& plan) {
+    const zero::WireBytes wire = zero::wire_bytes(*plan.way.plan, plan.passes());
+    return {{"ranks", plan.count.ranks},
+            {"ranks_per_node", plan.count.sharing()},
+            {"gathered_bytes", wire.gathered},
+            {"exchanged_bytes", wire.exchanged},
+            {"first_gathered_bytes", wire.gathered_first},
+            {"node_pool_bytes", plan.count.sharing() * plan.way.plan->memory.budget.used_bytes()},
+            {"node_store_bytes", plan.count.sharing() * plan.way.plan->store_bytes()},
+            {"zero_bytes", zero::zero_stage_bytes(plan.parameters, plan.count.ranks)}};
+}
+
 ordered_json json_of_pool(const RunPlan& plan) {
     ordered_json uses = ordered_json::object();
     for (const pool::Use& use : plan.way.plan->memory.budget.uses()) uses[use.name] = use.bytes;
@@ -169,7 +190,7 @@ std::string text_of(const RunPlan& plan) {
         "model", fmt::format("{:.2f} M parameters, {:.2f} M of them trained, in {} units; {} tokens per step",
                              static_cast<double>(plan.parameters) / 1e6, static_cast<double>(plan.trainable) / 1e6,
                              plan.way.plan->layout.unit_count(), plan.way.config.tokens_per_step()));
-    text += text_of_memory(plan) + text_of_traffic(plan);
+    text += text_of_memory(plan) + text_of_traffic(plan) + text_of_ranks(plan);
     if (!plan.measured) return text + report_line("step", plan.unmeasured);
     return text + report_of(plan.measured->rates) + report_of(plan.step()) + text_of_others(plan);
 }
@@ -212,6 +233,7 @@ std::string json_of(const RunPlan& plan) {
     } else {
         object["unmeasured"] = plan.unmeasured;
     }
+    if (plan.count.ranks > 1) object["of_ranks"] = json_of_ranks(plan);
     ordered_json others = ordered_json::array();
     for (const PlannedWay& other : plan.others) {
         others.push_back({{"set", other.changes}, {"graph_bytes", other.kept.bytes}});

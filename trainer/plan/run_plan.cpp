@@ -4,6 +4,7 @@
 #include "trainer/config/io_settings.h"
 #include "trainer/models/gpt.h"
 #include "trainer/plan/lightest.h"
+#include "trainer/ranks/rank_rules.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -22,7 +23,7 @@ PlannedWay way_of(TrainConfig config, const zero::MachineRoom& room, std::vector
     PlannedWay way{
         .changes = std::move(changes), .config = std::move(config), .plan = {}, .forecast = {}, .kept = {}, .away = {}};
     way.plan = std::make_unique<zero::SessionPlan>(model_of(way.config), planned_options(way.config.session, room),
-                                                   room, zero::Partition{});
+                                                   room, partition_of(way.config));
     return way;
 }
 
@@ -200,11 +201,17 @@ PlannedWay fitting(const ConfigSource& source) {
 TrainConfig ConfigSource::with(const std::vector<std::string>& changes) const {
     std::vector<std::string> all = overrides;
     all.insert(all.end(), changes.begin(), changes.end());
-    return make_config(Settings::parse(text, file, all));
+    TrainConfig config = make_config(Settings::parse(text, file, all), count.ranks);
+    fit_to_ranks(config, {});
+    return config;
 }
 
 zero::ModelSpec model_of(const TrainConfig& config) {
     return {.units = make_gpt(config.model)->specs(), .optimizers = make_optimizers(config.optimizer)};
+}
+
+zero::Partition partition_of(const TrainConfig& config) {
+    return zero::RankCount{.ranks = static_cast<std::uint32_t>(config.ranks)}.any();
 }
 
 zero::CoreOptions planned_options(const engine::SessionOptions& options, const zero::MachineRoom& room) {
@@ -234,20 +241,25 @@ zero::ToldStep RunPlan::step() const {
 }
 
 RunPlan make_run_plan(const PlanQuestion& question) {
-    RunPlan plan{.way = fitting(question.source)};
+    RunPlan plan{.way = fitting(question.source), .count = question.source.count};
+    zero::check_node(*plan.way.plan, plan.count);
     add_activations(plan.way, {});
     plan.endurance_bytes = question.endurance_bytes;
     const zero::ParameterCount count = zero::count_parameters(plan.way.plan->model.units);
     plan.parameters = count.all;
     plan.trainable = count.trainable;
-    if (plan.way.config.session.device.kind != zero::DeviceKind::cpu)
+    if (plan.count.ranks > 1)
+        plan.unmeasured =
+            "its time is not forecast: how long ranks wait for each other's weights and gradients is not known here "
+            "(`penstock-bench ranks` measures how fast they come)";
+    else if (plan.way.config.session.device.kind != zero::DeviceKind::cpu)
         plan.unmeasured = "times of a device with memory of its own are not forecast";
     else if (!question.measured)
         plan.unmeasured = "nothing was measured";
     else
         plan.measured = measure(plan.way, question);
     if (plan.measured) make_forecast(plan.way, *plan.measured);
-    add_others(plan, question.source);
+    if (plan.count.ranks == 1) add_others(plan, question.source);
     return plan;
 }
 

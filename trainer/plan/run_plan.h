@@ -9,6 +9,7 @@
 #include "trainer/plan/step_activations.h"
 #include "zero_infinity/measure/forecast_report.h"
 #include "zero_infinity/measure/machine_rates.h"
+#include "zero_infinity/plan/ranks/ranks_plan.h"
 #include "zero_infinity/plan/session_plan.h"
 
 #include <cstdint>
@@ -20,11 +21,12 @@
 
 namespace penstock::trainer {
 
-// A configuration file's text, its name for messages, and KEY=VALUE overrides.
+// A configuration file's text, its name for messages, and KEY=VALUE overrides; of a run of so many ranks.
 struct ConfigSource {
     std::string text;
     std::string file;
     std::vector<std::string> overrides;
+    zero::RankCount count = {};
     TrainConfig with(const std::vector<std::string>& changes) const;  // throws Error (usage)
 };
 
@@ -46,10 +48,14 @@ struct PlannedWay {
 
 // What a run of this configuration tells its session, which has that room.
 zero::ModelSpec model_of(const TrainConfig& config);
+zero::Partition partition_of(const TrainConfig& config);  // of any of its ranks: they are alike
 zero::CoreOptions planned_options(const engine::SessionOptions& options, const zero::MachineRoom& room);
 
+// Of several ranks each takes it, and none of their times is known.
 struct RunPlan {
     PlannedWay way;
+    zero::RankCount count = {};
+    std::uint64_t passes() const { return static_cast<std::uint64_t>(way.config.micro_batches); }  // of a step
     std::vector<PlannedWay> others;  // that are allowed and fit, the fastest first
     std::uint64_t parameters = 0;
     std::uint64_t trainable = 0;
@@ -72,8 +78,8 @@ struct PlanQuestion {
     std::function<void(const std::string& what)> telling;  // what is measured now
 };
 
-// Throws Error: usage; does_not_fit, with the table of uses and the lightest settings that would fit; storage, of the
-// devices.
+// Throws Error: usage; does_not_fit, with the table of uses and the lightest settings that would fit, or with that of
+// ranks of one machine that do not fit together; storage, of the devices.
 RunPlan make_run_plan(const PlanQuestion& question);
 
 }  // namespace penstock::trainer

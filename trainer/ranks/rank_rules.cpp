@@ -5,7 +5,7 @@
 #include "pinned_pool/budget.h"
 #include "trainer/config/key_table.h"
 #include "zero_infinity/ranks/agreement.h"
-#include "zero_infinity/session/node_room.h"
+#include "zero_infinity/plan/ranks/node_room.h"
 #include "zero_infinity/threads/usable_cores.h"
 
 #include <fmt/format.h>

@@ -3,14 +3,17 @@
 #include "aio/words/byte_count.h"
 #include "aio/words/check.h"
 #include "aio/words/error.h"
+#include "swap/capi/c_error.h"
 #include "swap/capi/c_struct.h"
 #include "zero_infinity/capi/c_model.h"
 #include "zero_infinity/capi/c_text.h"
 #include "zero_infinity/plan/lightest_plan.h"
+#include "zero_infinity/plan/ranks/zero_stages.h"
 #include "zero_infinity/plan/session_plan.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -49,8 +52,9 @@ const char* option_of(Lightening change) {
     return "";
 }
 
-std::string lightest_options(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room) {
-    const std::optional<LightestPlan> lightest = lightest_plan(model, options, room, Partition{}, 1);
+std::string lightest_options(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room,
+                             Partition partition) {
+    const std::optional<LightestPlan> lightest = lightest_plan(model, options, room, partition, 1);
     if (!lightest && options.activation_bytes > 0)
         return fmt::format(
             "nothing lighter fits this machine's memory with {} of it for activations: lower "
@@ -63,8 +67,8 @@ std::string lightest_options(const ModelSpec& model, const CoreOptions& options,
 }
 
 // Where it does, what has no room is something else, as a directory's disk.
-bool plan_fits(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room) try {
-    SessionPlan(model, options, room, Partition{});
+bool plan_fits(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room, Partition partition) try {
+    SessionPlan(model, options, room, partition);
     return true;
 } catch (const Error& error) {
     return error.code() != ExitCode::does_not_fit;
@@ -92,24 +96,57 @@ penstock_plan told(const SessionPlan& own) {
     return plan;
 }
 
-}  // namespace
-
-penstock_plan plan_of(const penstock_model* model, const penstock_session_options* options) {
+// Of a rank of those, with the lightest options where it does not fit by itself.
+template <typename Use>
+auto with_plan(const penstock_model* model, const penstock_session_options* options, Partition partition, Use use) {
     const ModelSpec spec = model_of(model);
     const CoreOptions given = options_of(store::taken(options, least_options_bytes, "options"));
     const MachineRoom room = MachineRoom::read(given.device);
+    std::optional<SessionPlan> plan;
     try {
-        return told(SessionPlan(spec, given, room, Partition{}));
+        plan.emplace(spec, given, room, partition);
     } catch (const Error& error) {
-        throw with_lightest(error, spec, given, room);
+        throw with_lightest(error, spec, given, room, partition);
     }
+    return use(*plan);
 }
 
-Error with_lightest(const Error& error, const ModelSpec& model, const CoreOptions& options, const MachineRoom& room) {
+penstock_ranks_plan told(const SessionPlan& of_rank, const RankCount& count, std::uint64_t passes) {
+    const WireBytes wire = wire_bytes(of_rank, passes);
+    penstock_ranks_plan plan{};
+    plan.struct_bytes = sizeof plan;
+    plan.ranks = count.ranks;
+    plan.ranks_of_node = count.sharing();
+    plan.gathered_bytes = wire.gathered;
+    plan.exchanged_bytes = wire.exchanged;
+    plan.first_gathered_bytes = wire.gathered_first;
+    const auto stages = zero_stage_bytes(count_parameters(of_rank.model.units).all, count.ranks);
+    std::copy(stages.begin(), stages.end(), plan.zero_bytes);
+    put_text(ranks_table(of_rank, count, passes, free_bytes_of(of_rank.options.swap_directories)), plan.text);
+    return plan;
+}
+
+}  // namespace
+
+penstock_plan plan_of(const penstock_model* model, const penstock_session_options* options) {
+    return with_plan(model, options, {}, [](const SessionPlan& plan) { return told(plan); });
+}
+
+PlanOfRanks plan_of_ranks(const penstock_model* model, const penstock_session_options* options, const RankCount& count,
+                          std::uint64_t passes) {
+    store::require(count.ranks > 0 && passes > 0, "a plan of {} ranks and steps of {} passes", count.ranks, passes);
+    return with_plan(model, options, count.any(), [&](const SessionPlan& plan) {
+        check_node(plan, count);
+        return PlanOfRanks{told(plan), told(plan, count, passes)};
+    });
+}
+
+Error with_lightest(const Error& error, const ModelSpec& model, const CoreOptions& options, const MachineRoom& room,
+                    Partition partition) {
     if (error.code() != ExitCode::does_not_fit || options.device.kind != DeviceKind::cpu ||
-        plan_fits(model, options, room))
+        plan_fits(model, options, room, partition))
         return error;
-    return {error.code(), fmt::format("{}\n{}", error.what(), lightest_options(model, options, room))};
+    return {error.code(), fmt::format("{}\n{}", error.what(), lightest_options(model, options, room, partition))};
 }
 
 }  // namespace penstock::zero

@@ -151,6 +151,19 @@ penstock_status penstock_session_plan(const penstock_model* model, const penstoc
     });
 }
 
+penstock_status penstock_session_plan_ranks(const penstock_model* model, const penstock_session_options* options,
+                                            uint32_t ranks, uint32_t ranks_of_node, uint64_t passes,
+                                            penstock_plan* plan, penstock_ranks_plan* of_ranks, penstock_error* error) {
+    return penstock::store::guarded(error, [&] {
+        penstock::store::checked_struct(plan, least_plan_bytes, "plan");
+        penstock::store::checked_struct(of_ranks, sizeof(penstock_ranks_plan), "of_ranks");
+        const auto told = penstock::zero::plan_of_ranks(model, options, {ranks, ranks_of_node}, passes);
+        give(told.plan, plan, least_plan_bytes, "plan");
+        give(told.of_ranks, of_ranks, sizeof(penstock_ranks_plan), "of_ranks");
+        return PENSTOCK_OK;
+    });
+}
+
 penstock_status penstock_session_measure(const penstock_model* model, const penstock_session_options* options,
                                          double seconds, penstock_rates* rates, penstock_error* error) {
     return penstock::store::guarded(error, [&] {

@@ -11,6 +11,11 @@ constexpr Lightening in_order[] = {Lightening::prefetch_one,    Lightening::stag
                                    Lightening::weights_on_nvme, Lightening::no_prefetch, Lightening::gradients_on_nvme,
                                    Lightening::gradients_bf16};
 
+// What several ranks have in one place only.
+bool is_of_ranks(Lightening change) noexcept {
+    return change != Lightening::weights_on_nvme && change != Lightening::gradients_on_nvme;
+}
+
 // Whether the options are other ones now.
 bool apply(Lightening change, std::uint32_t least_prefetch, CoreOptions& options) {
     switch (change) {
@@ -58,6 +63,7 @@ std::optional<LightestPlan> lightest_plan(const ModelSpec& model, const CoreOpti
     };
     if (fits()) return lightest;
     for (const Lightening change : in_order) {
+        if (partition.ranks > 1 && !is_of_ranks(change)) continue;
         if (!apply(change, least_prefetch, options)) continue;
         changes.push_back(change);
         if (fits()) break;

@@ -2,7 +2,6 @@
 
 #include "aio/words/error.h"
 #include "zero_infinity/optimizer/gradient.h"
-#include "zero_infinity/session/node_room.h"
 
 #include <fmt/format.h>
 

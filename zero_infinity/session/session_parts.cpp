@@ -72,6 +72,12 @@ void agree_on_plan(Communicator& communicator, const SessionPlan& plan) {
                       {"memory for pieces of collectives", fmt::format("{}", options.ranks.area_bytes)}}});
 }
 
+void check_nodes(Communicator& communicator, const RankRoom& own, std::string_view budget) {
+    if (communicator.ranks() == 1) return;
+    if (const std::string lacking = lacking_room(gathered(communicator, "memory", own), budget); !lacking.empty())
+        throw Error(ExitCode::does_not_fit, lacking);
+}
+
 ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, const SessionSeams& seams,
                       const store::ClientState& initial_client, const SessionEvents& events) {
     ModelStore opened = open_model_store({.open = &machine.open,

@@ -9,6 +9,7 @@
 #include "zero_infinity/driver/driver.h"
 #include "zero_infinity/gradients/gradient_sums.h"
 #include "zero_infinity/memory/bringing.h"
+#include "zero_infinity/plan/ranks/node_room.h"
 #include "zero_infinity/plan/session_plan.h"
 #include "zero_infinity/session/model_store.h"
 #include "zero_infinity/session/session_info.h"
@@ -21,6 +22,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::zero {
@@ -40,6 +42,8 @@ struct Machine {
 
 // All ranks call it, before any of them opens something: what must be alike is. Throws Error (usage).
 void agree_on_plan(Communicator& communicator, const SessionPlan& plan);
+// Likewise, before any of them takes memory. Throws Error (does_not_fit), with the same words on all.
+void check_nodes(Communicator& communicator, const RankRoom& own, std::string_view budget);
 
 // As open_model_store().
 ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, const SessionSeams& seams,

@@ -33,6 +33,9 @@ def add(verbs: Any) -> None:
                       "(%(default)s); 0: none is made")
     verb.add_argument("--endurance", type=float, default=0.0, metavar="TB",
                       help="that the drives together are rated to have written: days until then")
+    verb.add_argument("--ranks", type=int, default=1, metavar="N", help="what N processes that train one model take: each, "
+                      "those of a machine, all, and what they send each other; no times")
+    verb.add_argument("--ranks-per-node", type=int, metavar="M", help="of them on one machine, which is like this one (all)")
     verb.add_argument("--json", action="store_true", help="one JSON object")
     verb.set_defaults(run=_plan)
 

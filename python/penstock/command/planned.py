@@ -18,6 +18,7 @@ from ..configuration.config import read_config
 from ..errors import UsageError
 from ..files.meta_model import of_directory
 from ..opening import in_memory
+from ..plans.of_ranks import checked
 from ..plans.plan import plan
 from ..settings import Settings
 from ..store import as_store
@@ -25,7 +26,8 @@ from ..store import as_store
 
 def run(chosen: argparse.Namespace) -> int:
     """Of what plan.py has parsed; the exit code."""
-    read = None if chosen.config is None else read_config(chosen.config, chosen.known)
+    checked(chosen.ranks, chosen.ranks_per_node)
+    read = None if chosen.config is None else read_config(chosen.config, chosen.known, ranks=chosen.ranks)
     place: Any = read.store_at(chosen.store) if read else chosen.store
     if chosen.host_budget is not None:
         place = in_memory(read) if place is None else as_store(place)
@@ -37,7 +39,8 @@ def run(chosen: argparse.Namespace) -> int:
     loss = None if chosen.loss is None else _named(chosen.loss)
     batch = None if chosen.batch is None else batch_of(chosen.batch, model)
     told = plan(model, None, place, optimizer=read.optimizer if read else None, settings=settings, batch=batch,
-                loss=loss, seconds=chosen.seconds, endurance_bytes=chosen.endurance * 1e12)
+                loss=loss, seconds=chosen.seconds, endurance_bytes=chosen.endurance * 1e12, ranks=chosen.ranks,
+                ranks_per_node=chosen.ranks_per_node)
     print(told.json() if chosen.json else told)
     return 0
 

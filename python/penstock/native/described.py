@@ -117,6 +117,12 @@ class Described:
         """What a core takes."""
         return self._ask("plan", made(c.Plan))
 
+    def plan_of_ranks(self, ranks: int, of_node: int, passes: int) -> tuple[Any, Any]:
+        """What a core of each of so many takes, of steps of so many passes; and what there is beside it. `of_node`: the
+        most on one machine; 0: all."""
+        plan = made(c.Plan)
+        return plan, self._ask("plan_ranks", made(c.RanksPlan), ranks, of_node, passes, ctypes.byref(plan))
+
     def measure(self, seconds: float) -> Any:
         """What the directories' devices and the processor give now, by measurements of so many seconds each."""
         return self._ask("measure", made(c.Rates), ctypes.c_double(seconds))

@@ -101,6 +101,12 @@ class Plan(Structure):
                 ("further_read_bytes", c_uint64), ("further_write_bytes", c_uint64)]
 
 
+class RanksPlan(Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("ranks", c_uint32), ("ranks_of_node", c_uint32),
+                ("gathered_bytes", c_uint64), ("exchanged_bytes", c_uint64), ("first_gathered_bytes", c_uint64),
+                ("zero_bytes", c_double * 4), ("text", c_char * 3072)]
+
+
 def uses_of(plan: Plan) -> dict[str, int]:
     """What the pool is divided into: bytes."""
     return {each.name.decode(): each.bytes for each in plan.uses[:plan.use_count]}
@@ -171,6 +177,7 @@ SESSION = c_void_p
 FUNCTIONS = {
     "open": (POINTER(Model), POINTER(Options), POINTER(SESSION)),
     "plan": (POINTER(Model), POINTER(Options), POINTER(Plan)),
+    "plan_ranks": (POINTER(Model), POINTER(Options), c_uint32, c_uint32, c_uint64, POINTER(Plan), POINTER(RanksPlan)),
     "measure": (POINTER(Model), POINTER(Options), c_double, POINTER(Rates)),
     "forecast": (POINTER(Model), POINTER(Options), POINTER(Rates), POINTER(Compute), POINTER(Forecast)),
     "check": (POINTER(Options),),

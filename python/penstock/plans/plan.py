@@ -20,12 +20,14 @@ from ..native.structs import uses_of
 from ..opening import (MakeOptimizer, check_model, forwards_spec, in_memory, mapped_optimizer, model_spec, named_later,
                        naming_nvme, read_configuration)
 from ..optimizers.kind import check_cover
+from ..ranks.training import store_of_ranks
 from ..settings import Settings
 from ..store import Store, as_store
 from ..units import units_of
 from ..weights import buffers
 from .forecast import Forecast, forecast_of, line, text_of_others
 from .measured_compute import Loss, measure_compute, tokens_of
+from .of_ranks import UNMEASURED, OfRanks, asked, checked
 
 NOWHERE = "."  # no directory is named for forwards alone, and none is looked at
 
@@ -33,7 +35,8 @@ NOWHERE = "."  # no directory is named for forwards alone, and none is looked at
 @dataclass(frozen=True)
 class Plan:
     """What the engine's core decides from the model and the settings, in bytes; an engine that is opened with them
-    reports the same. `uses` is what the pool is divided into."""
+    reports the same. `uses` is what the pool is divided into. Of several ranks (plan(ranks=...)) all but `of_ranks` and
+    numbers of parameters is of each."""
 
     parameters: int
     trainable_parameters: int
@@ -55,9 +58,10 @@ class Plan:
     unmeasured: str = "its time is not known without a batch (plan(batch=...), --batch)"  # why
     tokens: int | None = None  # of a step, with a batch
     graph_bytes: int = 0  # that torch keeps from forward to backward, with a batch and activations "keep"
+    of_ranks: OfRanks | None = None  # with plan(ranks=...)
 
     def __str__(self) -> str:
-        return (self._bytes() + self._times()).rstrip("\n")
+        return (self._bytes() + self._ranks() + self._times()).rstrip("\n")
 
     def _bytes(self) -> str:
         places = f" in {', '.join(self.directories)}" if self.directories else ""
@@ -76,6 +80,11 @@ class Plan:
             line("prefetch", f"{self.prefetch_depth} visits ahead") if self.store_bytes else "",
             line("a step", f"reads {amount(self.read_bytes)} and writes {amount(self.write_bytes)}{later}{per}")
             if self.trainable_parameters else line("a forward", f"reads {amount(self.read_bytes)}")))
+
+    def _ranks(self) -> str:
+        if self.of_ranks is None:
+            return ""
+        return line("ranks", f"{self.of_ranks.ranks}, of which any takes what is above") + self.of_ranks.text
 
     def _times(self) -> str:
         if self.forecast is None:
@@ -102,7 +111,8 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
          model_parameters: Iterable[Any] | None = None, units: Sequence[str] = (), resident: Sequence[str] = (),
          settings: Settings | None = None, known: Mapping[str, Any] | None = None, batch: Any = None,
          loss: Loss | None = None, tokens: int | None = None, endurance_bytes: float = 0.0,
-         seconds: float = 0.4, trainable: Sequence[str] = ()) -> Plan:
+         seconds: float = 0.4, trainable: Sequence[str] = (), ranks: int = 1,
+         ranks_per_node: int | None = None) -> Plan:
     """What penstock.initialize() with the same arguments takes. Nothing is made, opened or changed; the model may be on
     meta, all of it. Raises FitError with the table, and the lightest settings that fit, where the pool does not fit
     into its budget or this machine, and what initialize() raises for arguments that cannot be. Whether there is room
@@ -123,15 +133,24 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
     tokens: Of the batch; None: elements of its first tensor of integers.
     endurance_bytes: That the devices together are rated to have written: says days until then.
     seconds: Of each measurement, of which there are some ten; 0: none is made.
+    ranks: Processes that train one model (docs/ranks.md): what each of them takes, those of a machine together, and all,
+        and what they send each other in a step. No times are forecast of more than one.
+    ranks_per_node: Of them on one machine, which is like this one; None: all of them.
     """
-    read, settings = read_configuration(config, known, settings, optimizer, None)
+    checked(ranks, ranks_per_node)
+    read, settings = read_configuration(config, known, settings, optimizer, None, ranks)
     place = read.store_at(store) if read else store
     check_model(model, may_be_meta=True)
     later, cut = named_later(model, trainable), units_of(model, units, resident)
     if forwards.nothing_to_train(model, later):
+        if ranks > 1:
+            raise UsageError(f"no parameter of the model requires a gradient, and forwards alone with {ranks} processes "
+                             "come later: say penstock.plan(ranks=1)")
         own = as_store(NOWHERE if place is None else place)
         return _plan_of_forwards(_as_type(forwards_spec(cut, model), settings.dtype), own)
     own = in_memory(read) if place is None else as_store(place)
+    if ranks > 1:
+        own = store_of_ranks(own, ranks)
     mapped = mapped_optimizer(optimizer, model_parameters, model, (read.optimizer if read else None)
                               or torch.optim.AdamW, later)
     check_cover(model, mapped, later)
@@ -139,11 +158,11 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
                                clips=settings.clip > 0), settings.dtype)
     described = Described(spec, own)
     with naming_nvme(own):
-        told = described.plan()
+        told, of_ranks = asked(described, ranks, ranks_per_node, settings.accumulation)
     further = settings.accumulation - 1
     compute: Compute | None = None
     keeping: Compute | None = None
-    why = _unmeasured(own, batch, seconds)
+    why = UNMEASURED if ranks > 1 else _unmeasured(own, batch, seconds)
     if batch is not None and why is None:
         update_order.check(own, settings)
         each = tokens_of(batch) if tokens is None else tokens
@@ -167,7 +186,7 @@ def plan(model: nn.Module, config: Mapping[str, Any] | str | os.PathLike[str] | 
         told.prefetch_depth, told.read_bytes + further * told.further_read_bytes,
         told.write_bytes + further * told.further_write_bytes, told.resident_write_bytes if own.keep else 0, own.commit_steps,
         told.planned_bytes + further * (told.further_read_bytes + told.further_write_bytes), forecast, why or "", compute.tokens if compute else None,
-        compute.graph_bytes if compute else 0)
+        compute.graph_bytes if compute else 0, of_ranks)
 
 
 def _plan_of_forwards(spec: ModelSpec, store: Store) -> Plan:

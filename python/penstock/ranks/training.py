@@ -34,12 +34,12 @@ def group_of(ranks: Any, own_core: bool = False) -> Group | None:
     return Group()
 
 
-def store_of_ranks(store: Store, group: Group) -> Store:
+def store_of_ranks(store: Store, ranks: int) -> Store:
     """What several ranks do not do yet is refused where it was asked for; what nobody asked for is left out."""
     later = [name for name, asked in {"gradients": store.gradients == "nvme",
                                       "resume_from": store.resume_from is not None}.items() if asked]
     if later:
-        raise UsageError(f"Store({some(f'{name}=' for name in later)}) with {group.ranks} processes comes later: leave it "
+        raise UsageError(f"Store({some(f'{name}=' for name in later)}) with {ranks} processes comes later: leave it "
                          "out")
     return replace(store, snapshots=False, gradients="cpu")
 

@@ -96,6 +96,29 @@ TEST_F(Plan, SaysTheBytesThatARunMoves) {
     }
 }
 
+// Of each of several, and no times; that its figures come true is tests/zero_infinity/plan/ranks/ranks_plan_test.cpp's.
+TEST_F(Plan, SaysWhatSeveralRanksTake) {
+    const std::vector<std::string> before = content();
+    const json alone = plan_json({"--bytes-only", "--set", "zero_optimization.offload_param.device=cpu"});
+    const json planned = plan_json({"--ranks", "4", "--ranks-per-node", "2"});
+    EXPECT_EQ(content(), before);
+    const json& ranks = planned.at("of_ranks");
+    EXPECT_EQ(planned["tokens_per_step"], 4 * alone["tokens_per_step"].get<std::uint64_t>());
+    EXPECT_LT(planned["nvme_write_bytes"], alone["nvme_write_bytes"]);
+    EXPECT_EQ(ranks["node_pool_bytes"], 2 * planned["pool"]["used_bytes"].get<std::uint64_t>());
+    EXPECT_EQ(ranks["node_store_bytes"], 2 * planned["store_bytes"].get<std::uint64_t>());
+    EXPECT_GT(ranks["gathered_bytes"], 0);
+    EXPECT_EQ(ranks["zero_bytes"][0], 16 * planned["params"].get<double>());
+    EXPECT_FALSE(planned.contains("step"));
+    EXPECT_NE(planned["unmeasured"].get<std::string>().find("not forecast"), std::string::npos);
+    EXPECT_TRUE(planned["others"].empty());
+    const Ended words = plan({"--ranks", "4", "--ranks-per-node", "2"});
+    for (const char* word : {"ranks ", "2 of a node", "all 4", "stage 3", "penstock-bench ranks"})
+        EXPECT_NE(words.output.find(word), std::string::npos) << word << "\n" << words.output;
+    EXPECT_EQ(plan({"--ranks", "2", "--ranks-per-node", "4"}).code, 2);
+    EXPECT_EQ(plan({"--ranks", "2", "--set", "keep.every=2"}).code, 2) << "which comes later";
+}
+
 // What they are on a given machine nobody can say: that they are whole, and agree with each other.
 TEST_F(Plan, SaysTimesLanesAndWhatWouldBeFaster) {
     const json planned = plan_json({"--set", "gradient_clipping=0"});

@@ -1,6 +1,7 @@
 // What the C interface says of a session before there is one.
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/capi/session_caller.h"
+#include "zero_infinity/capi/penstock_look.h"
 
 #include <gtest/gtest.h>
 
@@ -81,6 +82,36 @@ TEST_F(CPlanTest, ABudgetThatIsFilledIsReadFromLess) {
     penstock_session_info info = {.struct_bytes = sizeof info};
     ASSERT_EQ(penstock_session_get_info(caller.session, &info, &caller.error), PENSTOCK_OK);
     EXPECT_STREQ(plan.memory_table, info.memory_table);
+}
+
+// Of each rank, what others give it and get from it; and of one rank what a plan says of it.
+TEST_F(CPlanTest, APlanOfRanksIsOfEachAndSaysWhatGoesBetweenThem) {
+    SessionCaller caller(path());
+    caller.options.snapshots = 0;
+    penstock_plan alone = {.struct_bytes = sizeof alone}, plan = alone;
+    penstock_ranks_plan of_ranks = {.struct_bytes = sizeof of_ranks};
+    const auto ask_ranks = [&](std::uint32_t ranks, std::uint32_t of_node, std::uint64_t passes) {
+        return penstock_session_plan_ranks(&caller.model, &caller.options, ranks, of_node, passes, &plan, &of_ranks,
+                                           &caller.error);
+    };
+    ASSERT_EQ(ask(caller, alone), PENSTOCK_OK) << caller.error.message;
+    ASSERT_EQ(ask_ranks(1, 0, 1), PENSTOCK_OK) << caller.error.message;
+    EXPECT_STREQ(plan.memory_table, alone.memory_table);
+    EXPECT_EQ(of_ranks.gathered_bytes + of_ranks.exchanged_bytes + of_ranks.first_gathered_bytes, 0U);
+    ASSERT_EQ(ask_ranks(4, 2, 3), PENSTOCK_OK) << caller.error.message;
+    EXPECT_FALSE(std::filesystem::exists(path()));
+    EXPECT_LT(plan.write_bytes + plan.resident_write_bytes, alone.write_bytes + alone.resident_write_bytes);
+    EXPECT_EQ(plan.parameters, alone.parameters);
+    EXPECT_EQ(of_ranks.ranks, 4U);
+    EXPECT_EQ(of_ranks.ranks_of_node, 2U);
+    EXPECT_GE(of_ranks.first_gathered_bytes, of_ranks.gathered_bytes);
+    EXPECT_GT(of_ranks.exchanged_bytes, 0U);
+    EXPECT_EQ(of_ranks.zero_bytes[3], 4 * static_cast<double>(plan.parameters));
+    EXPECT_NE(std::string(of_ranks.text).find("2 of a node"), std::string::npos) << of_ranks.text;
+    EXPECT_EQ(ask_ranks(0, 0, 1), PENSTOCK_USAGE);
+    caller.options.snapshots = 1;
+    EXPECT_EQ(ask_ranks(2, 0, 1), PENSTOCK_USAGE);
+    EXPECT_STREQ(caller.error.message, "snapshots with 2 ranks comes later: leave it out");
 }
 
 TEST_F(CPlanTest, APlanThatDoesNotFitIsRefusedWithTheTableAndLeftAsItWas) {

@@ -257,6 +257,33 @@ inline zero::ParameterGroups optimizers(const Setting& setting) {
     return {zero::make_adamw({}), {{.pattern = "norms", .optimizer = zero::make_adamw({}), .names = {"last.norm"}}}};
 }
 
+inline zero::CoreOptions core_options(const std::string& directory, const Setting& setting) {
+    zero::CoreOptions options;
+    options.swap_directories = {directory};
+    options.job = "client";
+    options.host_budget_bytes = 32 << 20;
+    options.prefetch_depth = setting.depth;
+    options.tile_numel = 4096;
+    options.residency = setting.residency;
+    options.durability = setting.durability;
+    options.snapshots = setting.snapshots;
+    options.resume_from = setting.resume_from;
+    options.gradient_memory = setting.gradient_memory;
+    options.io_deadline = setting.io_deadline;
+    options.ranks.sum_order = setting.sum_order;
+    options.device = {.kind = setting.device,
+                      .budget_bytes = setting.device_budget,
+                      .copy_delay = std::chrono::microseconds(50),
+                      .index = setting.device == zero::DeviceKind::cuda ? 1 : 0};
+    options.codec = "plain_fp32";
+    options.gradient_type = zero::PlaneType::fp32;
+    options.worker_threads = 2;
+    options.hashing = {.threads = setting.hash_threads, .least_bytes = 1};
+    options.fill_host_budget = setting.fill_bytes > 0;
+    zero::update_by(setting.order, options, setting.deferred_share);
+    return options;
+}
+
 // A session over those units, and a client of it.
 class Client {
    public:
@@ -274,29 +301,7 @@ class Client {
         if (setting.all_may_be_unused)
             for (zero::UnitSpec& unit : units_)
                 for (zero::ParameterSpec& parameter : unit.parameters) parameter.unused = zero::Unused::skipped;
-        zero::CoreOptions options;
-        options.swap_directories = {directory};
-        options.job = "client";
-        options.host_budget_bytes = 32 << 20;
-        options.prefetch_depth = setting.depth;
-        options.tile_numel = 4096;
-        options.residency = setting.residency;
-        options.durability = setting.durability;
-        options.snapshots = setting.snapshots;
-        options.resume_from = setting.resume_from;
-        options.gradient_memory = setting.gradient_memory;
-        options.io_deadline = setting.io_deadline;
-        options.ranks.sum_order = setting.sum_order;
-        options.device = {.kind = setting.device,
-                          .budget_bytes = setting.device_budget,
-                          .copy_delay = std::chrono::microseconds(50),
-                          .index = setting.device == zero::DeviceKind::cuda ? 1 : 0};
-        options.codec = "plain_fp32";
-        options.gradient_type = zero::PlaneType::fp32;
-        options.worker_threads = 2;
-        options.hashing = {.threads = setting.hash_threads, .least_bytes = 1};
-        options.fill_host_budget = setting.fill_bytes > 0;
-        zero::update_by(setting.order, options, setting.deferred_share);
+        zero::CoreOptions options = core_options(directory, setting);
         if (setting.fill_bytes > 0) fill(options, setting);
         seams.weights = &source_;
         session_ = std::make_unique<zero::CoreSession>(

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "pinned_pool/budget.h"
-#include "zero_infinity/ranks/communicator.h"
 
 #include <array>
 #include <cstdint>
@@ -29,7 +28,6 @@ struct RankRoom {
 // what the limit of a rank's memory is called.
 std::string lacking_room(std::span<const RankRoom> of_ranks, std::string_view budget);
 
-// All ranks call it, before any of them takes memory. Throws Error (does_not_fit), with the same words on all.
-void check_nodes(Communicator& communicator, const RankRoom& own, std::string_view budget);
+std::string memory_text(std::uint64_t bytes);  // "1.23 GiB", for people
 
 }  // namespace penstock::zero

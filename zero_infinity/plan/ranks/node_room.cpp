@@ -1,6 +1,5 @@
-#include "zero_infinity/session/node_room.h"
+#include "zero_infinity/plan/ranks/node_room.h"
 
-#include "aio/words/error.h"
 #include "aio/words/host_name.h"
 
 #include <fmt/format.h>
@@ -17,12 +16,6 @@ namespace {
 template <std::size_t size>
 void set(std::array<char, size>& to, std::string_view text) {
     std::copy_n(text.begin(), std::min(text.size(), size - 1), to.begin());
-}
-
-std::string memory_text(std::uint64_t bytes) {
-    constexpr double mib = 1U << 20, gib = 1U << 30;
-    const auto count = static_cast<double>(bytes);
-    return count >= gib ? fmt::format("{:.2f} GiB", count / gib) : fmt::format("{:.1f} MiB", count / mib);
 }
 
 using Node = std::vector<std::uint32_t>;  // its ranks
@@ -75,10 +68,11 @@ std::string lacking_room(std::span<const RankRoom> of_ranks, std::string_view bu
     return {};
 }
 
-void check_nodes(Communicator& communicator, const RankRoom& own, std::string_view budget) {
-    if (communicator.ranks() == 1) return;
-    if (const std::string lacking = lacking_room(gathered(communicator, "memory", own), budget); !lacking.empty())
-        throw Error(ExitCode::does_not_fit, lacking);
+std::string memory_text(std::uint64_t bytes) {
+    constexpr double kib = 1U << 10, mib = 1U << 20, gib = 1U << 30;
+    const auto count = static_cast<double>(bytes);
+    if (count >= gib) return fmt::format("{:.2f} GiB", count / gib);
+    return count >= mib ? fmt::format("{:.1f} MiB", count / mib) : fmt::format("{:.1f} KiB", count / kib);
 }
 
 }  // namespace penstock::zero

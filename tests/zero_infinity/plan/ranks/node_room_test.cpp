@@ -1,8 +1,9 @@
-#include "zero_infinity/session/node_room.h"
+#include "zero_infinity/plan/ranks/node_room.h"
 
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/ranks/thread_ranks.h"
 #include "zero_infinity/ranks/collectives.h"
+#include "zero_infinity/session/session_parts.h"
 
 #include <gtest/gtest.h>
 
