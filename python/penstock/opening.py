@@ -30,6 +30,7 @@ from .native.core import opens
 from .optimizer import Optimizer
 from .optimizers.kind import Mapped, check_cover, map_optimizer, map_parameters
 from .run import placed
+from .ranks.cores import with_own_cores
 from .ranks.group import Group
 from .ranks.training import go_on, group_of, make_alike, store_of_ranks
 from .run.loader import ALONE, Loader, Loading
@@ -153,7 +154,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     first = group is None or group.rank == 0  # of the processes: it speaks for all
     progress = Progress(settings.steps_per_print, silent=not first)
     if group is not None:
-        store = store_of_ranks(as_store(store), group.ranks)  # type: ignore[arg-type]
+        store = with_own_cores(store_of_ranks(as_store(store), group.ranks), group)  # type: ignore[arg-type]
         if not go_on(store, group) and (changed := make_alike(model, group)):
             progress.warn(changed)
     with naming_nvme(store):

@@ -2,7 +2,6 @@
 
 #include "aio/profile.h"
 #include "zero_infinity/threads/hash_threads.h"
-#include "zero_infinity/threads/usable_cores.h"
 
 #include <fmt/format.h>
 
@@ -47,7 +46,7 @@ double rate_of_all(const std::vector<SettingDirectory>& directories) {
 
 }  // namespace
 
-IoSettings io_settings(const TrainConfig& config) {
+IoSettings io_settings(const TrainConfig& config, std::uint32_t sharing) {
     IoSettings settings;
     aio::DeviceProfile profile;
     std::string source;
@@ -59,6 +58,9 @@ IoSettings io_settings(const TrainConfig& config) {
                        : fmt::format("built in, nothing was measured here; `penstock bench io --tune --dir {}` does",
                                      config.swap_directory());
     }
+    profile.read_in_flight_bytes /= sharing;
+    profile.write_in_flight_bytes /= sharing;
+    settings.bytes_per_second /= sharing;
     apply_keys(config, profile);
     if (!source.empty()) settings.note = fmt::format("I/O: {} ({})", text_of(profile), source);
     settings.limits.chunk_bytes = profile.block_bytes;
@@ -66,10 +68,9 @@ IoSettings io_settings(const TrainConfig& config) {
     return settings;
 }
 
-unsigned hash_threads_for(const IoSettings& settings, unsigned compute_threads) {
-    return zero::hash_threads({.bytes_per_second = settings.bytes_per_second,
-                               .cores = zero::UsableCores::read().count,
-                               .compute_threads = compute_threads});
+unsigned hash_threads_for(const IoSettings& settings, unsigned compute_threads, unsigned cores) {
+    return zero::hash_threads(
+        {.bytes_per_second = settings.bytes_per_second, .cores = cores, .compute_threads = compute_threads});
 }
 
 }  // namespace penstock::trainer

@@ -16,11 +16,12 @@ struct IoSettings {
     double bytes_per_second = 0;        // of all devices, by their profiles; 0: not measured, or nothing is auto
 };
 
-// Looks for the profile nearest to the store's directory when a key is "auto". Throws Error (usage) for a profile that
-// is not whole (aio/profile.h).
-IoSettings io_settings(const TrainConfig& config);
+// Looks for the profile nearest to the store's directory when a key is "auto". `sharing`: ranks whose stores are on the
+// same devices; what is "auto" is divided among them. Throws Error (usage) for a profile that is not whole
+// (aio/profile.h).
+IoSettings io_settings(const TrainConfig& config, std::uint32_t sharing = 1);
 
-// Threads that hash tiles beside so many of compute, on the cores that this process may use (threads/hash_threads.h).
-unsigned hash_threads_for(const IoSettings& settings, unsigned compute_threads);
+// Threads that hash tiles beside so many of compute, of cores that are this process's (threads/hash_threads.h).
+unsigned hash_threads_for(const IoSettings& settings, unsigned compute_threads, unsigned cores);
 
 }  // namespace penstock::trainer

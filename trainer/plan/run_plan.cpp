@@ -56,11 +56,11 @@ Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
     at::set_num_threads(static_cast<int>(way.plan->options.worker_threads));
     Measurements measured;
     const IoSettings io = io_settings(way.config);
-    measured.rates =
-        zero::measure_machine(*way.plan, {.limits = io.limits,
-                                          .seconds = question.seconds,
-                                          .hashed_apart = hash_threads_for(io, way.plan->options.worker_threads) > 0,
-                                          .telling = question.telling});
+    measured.rates = zero::measure_machine(
+        *way.plan, {.limits = io.limits,
+                    .seconds = question.seconds,
+                    .hashed_apart = hash_threads_for(io, way.plan->options.worker_threads, way.plan->room.cores) > 0,
+                    .telling = question.telling});
     measured.units = units_of(way, question);
     return measured;
 }
@@ -187,7 +187,8 @@ void add_others(RunPlan& plan, const ConfigSource& source) {
 
 PlannedWay fitting(const ConfigSource& source) {
     TrainConfig config = source.with({});
-    const zero::MachineRoom room = zero::MachineRoom::read(config.session.device);
+    zero::MachineRoom room = zero::MachineRoom::read(config.session.device);
+    room.sharing = source.count.sharing();
     try {
         return way_of(std::move(config), room, {});
     } catch (const Error& error) {

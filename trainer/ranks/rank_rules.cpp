@@ -4,8 +4,8 @@
 #include "aio/words/host_name.h"
 #include "pinned_pool/budget.h"
 #include "trainer/config/key_table.h"
-#include "zero_infinity/ranks/agreement.h"
 #include "zero_infinity/plan/ranks/node_room.h"
+#include "zero_infinity/ranks/agreement.h"
 #include "zero_infinity/threads/usable_cores.h"
 
 #include <fmt/format.h>
@@ -87,6 +87,15 @@ unsigned cores_of_rank(zero::Communicator& ranks) {
     const auto sharing =
         std::ranges::count_if(all, [&](const Seat& each) { return each.boot == own.boot && each.cores == own.cores; });
     return std::max(1U, own.count / static_cast<unsigned>(sharing));
+}
+
+std::uint32_t ranks_of_machine(zero::Communicator& ranks) {
+    if (ranks.ranks() == 1) return 1;
+    const Seat own = own_seat();
+    const auto all = zero::gathered(ranks, "who computes on one machine", own);
+    return std::max<std::uint32_t>(1, static_cast<std::uint32_t>(std::ranges::count_if(all, [&](const Seat& each) {
+                                       return each.boot == own.boot && own.boot.front() != 0;
+                                   })));
 }
 
 }  // namespace penstock::trainer

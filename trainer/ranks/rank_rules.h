@@ -4,6 +4,7 @@
 #include "trainer/config/config.h"
 #include "zero_infinity/ranks/communicator.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,7 @@ void agree_on_run(zero::Communicator& ranks, const TrainConfig& config, const st
 // Cores for this rank's arithmetic: those it may use, divided among the ranks of this machine that may use the same.
 // All ranks call it.
 unsigned cores_of_rank(zero::Communicator& ranks);
+// So many of them are on this rank's machine, and have their stores on the same devices. All ranks call it.
+std::uint32_t ranks_of_machine(zero::Communicator& ranks);
 
 }  // namespace penstock::trainer

@@ -128,6 +128,7 @@ void OpenedRun::open(Console& console) {
         const std::unique_ptr<zero::Communicator> all = ranks_.communicator();
         agree_on_run(*all, config_, data_.info().hash);
         cores_ = cores_of_rank(*all);
+        sharing_ = ranks_of_machine(*all);
     }
     threads_ = start_threads(config_.session.worker_threads, cores_);
     zero::refuse_other_number(config_.swap_directory(), ranks_.place().ranks);
@@ -198,11 +199,11 @@ std::unique_ptr<engine::Session> OpenedRun::open_session(Console& console) {
 engine::SessionOptions OpenedRun::session_options(Console& console) {
     engine::SessionOptions options = config_.session;
     options.worker_threads = threads_;
-    const IoSettings io = io_settings(config_);
+    const IoSettings io = io_settings(config_, sharing_);
     for (const std::string& warning : io.warnings) console.warn(warning);
     if (!io.note.empty()) console.info(io.note);
     options.io = io.limits;
-    options.hashing.threads = hash_threads_for(io, threads_);
+    options.hashing.threads = hash_threads_for(io, threads_, cores_);
     if (options.hashing.threads > 0)
         console.info(fmt::format("{} threads hash tiles: the devices move {:.1f} GB/s", options.hashing.threads,
                                  io.bytes_per_second / 1e9));

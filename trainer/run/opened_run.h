@@ -11,6 +11,7 @@
 #include "trainer/run/run_state.h"
 #include "zero_infinity/engine/session.h"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,7 +76,8 @@ class OpenedRun {
     WhereFrom from_;
     TokenFile data_;
     Batches batches_;
-    unsigned cores_ = 1;  // for this rank's arithmetic
+    unsigned cores_ = 1;         // for this rank's arithmetic
+    std::uint32_t sharing_ = 1;  // ranks on this machine
     unsigned threads_ = 1;
     std::optional<RunDirectory> directory_;   // rank 0's
     StoreSeen own_;                           // of the run, before the session opened it

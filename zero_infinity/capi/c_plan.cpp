@@ -98,10 +98,12 @@ penstock_plan told(const SessionPlan& own) {
 
 // Of a rank of those, with the lightest options where it does not fit by itself.
 template <typename Use>
-auto with_plan(const penstock_model* model, const penstock_session_options* options, Partition partition, Use use) {
+auto with_plan(const penstock_model* model, const penstock_session_options* options, const RankCount& count, Use use) {
     const ModelSpec spec = model_of(model);
     const CoreOptions given = options_of(store::taken(options, least_options_bytes, "options"));
-    const MachineRoom room = MachineRoom::read(given.device);
+    MachineRoom room = MachineRoom::read(given.device);
+    room.sharing = count.sharing();
+    const Partition partition = count.any();
     std::optional<SessionPlan> plan;
     try {
         plan.emplace(spec, given, room, partition);
@@ -135,7 +137,7 @@ penstock_plan plan_of(const penstock_model* model, const penstock_session_option
 PlanOfRanks plan_of_ranks(const penstock_model* model, const penstock_session_options* options, const RankCount& count,
                           std::uint64_t passes) {
     store::require(count.ranks > 0 && passes > 0, "a plan of {} ranks and steps of {} passes", count.ranks, passes);
-    return with_plan(model, options, count.any(), [&](const SessionPlan& plan) {
+    return with_plan(model, options, count, [&](const SessionPlan& plan) {
         check_node(plan, count);
         return PlanOfRanks{told(plan), told(plan, count, passes)};
     });

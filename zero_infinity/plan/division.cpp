@@ -104,11 +104,12 @@ Division first_fitting(const ModelSpec& model, const CoreOptions& options, const
     }
 }
 
-// What both the budget and the room leave. What is kept needs no window and no staging: that room is filled, too.
+// What both the budget and this rank's part of the room leave. What is kept needs no window and no staging: that room
+// is filled, too.
 Division filled(Division division, const ModelSpec& model, const MachineRoom& room, Partition partition) {
     for (;;) {
         const pool::Budget& budget = division.memory.budget;
-        const std::uint64_t most = std::min(budget.limit_bytes(), room.host.available_bytes);
+        const std::uint64_t most = std::min(budget.limit_bytes(), room.host.available_bytes / room.sharing);
         const std::uint64_t left = most - std::min(most, budget.used_bytes());
         Division fuller = divided(model, division.options, room, partition, fill_room(division.layout, left));
         if (fuller.layout.resident_bytes() == division.layout.resident_bytes()) return division;

@@ -13,6 +13,7 @@ struct MachineRoom {
     pool::MachineMemory host;        // that may be taken, and registered with a ring
     std::uint64_t device_bytes = 0;  // free in a device's own memory, where no budget was given for it
     unsigned cores = 1;              // that this process may compute on
+    std::uint32_t sharing = 1;       // ranks that have this host memory together, this one among them
 
     // As it is now. Throws Error as free_device_bytes().
     static MachineRoom read(const DeviceOptions& device);

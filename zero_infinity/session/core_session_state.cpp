@@ -22,7 +22,7 @@ void CoreSession::State::open(ModelSpec model, const CoreOptions& options, const
                               const store::ClientState& initial_client, const SessionEvents& events,
                               const SessionSeams& seams) {
     // Plan.
-    plan = std::make_unique<SessionPlan>(std::move(model), options, room, ranks.partition());
+    plan = std::make_unique<SessionPlan>(std::move(model), options, room_of_rank(ranks, room), ranks.partition());
     agree_on_plan(ranks, *plan);
     check_nodes(ranks, RankRoom::read(plan->memory.budget.used_bytes(), room.host), options.names.host_budget);
     // Open.

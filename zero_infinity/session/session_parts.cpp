@@ -72,6 +72,16 @@ void agree_on_plan(Communicator& communicator, const SessionPlan& plan) {
                       {"memory for pieces of collectives", fmt::format("{}", options.ranks.area_bytes)}}});
 }
 
+MachineRoom room_of_rank(Communicator& communicator, const MachineRoom& room) {
+    if (communicator.ranks() == 1) return room;
+    const auto of_ranks = gathered(communicator, "whose memory it is", RankRoom::read(0, room.host));
+    const SharedNode node = node_of(of_ranks, communicator.rank());
+    MachineRoom own = room;
+    own.host.available_bytes = node.available_bytes;
+    own.sharing = node.ranks;
+    return own;
+}
+
 void check_nodes(Communicator& communicator, const RankRoom& own, std::string_view budget) {
     if (communicator.ranks() == 1) return;
     if (const std::string lacking = lacking_room(gathered(communicator, "memory", own), budget); !lacking.empty())

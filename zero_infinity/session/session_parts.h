@@ -42,6 +42,8 @@ struct Machine {
 
 // All ranks call it, before any of them opens something: what must be alike is. Throws Error (usage).
 void agree_on_plan(Communicator& communicator, const SessionPlan& plan);
+// The room of this rank: alike on all of its node, who share it. All ranks call it.
+MachineRoom room_of_rank(Communicator& communicator, const MachineRoom& room);
 // Likewise, before any of them takes memory. Throws Error (does_not_fit), with the same words on all.
 void check_nodes(Communicator& communicator, const RankRoom& own, std::string_view budget);
 

@@ -18,12 +18,15 @@ class IoSettingsTest : public ::testing::Test {
     // The store's directory does not exist yet, as at the first start; the profile lies above it.
     std::string store() const { return directory_ / "nvme/store"; }
     std::string profile_path() const { return directory_ / "nvme/penstock-profile.json"; }
-    IoSettings settings(std::optional<std::uint32_t> block, std::optional<std::uint32_t> depth) const {
+    TrainConfig config_of(std::optional<std::uint32_t> block, std::optional<std::uint32_t> depth) const {
         TrainConfig config;
         config.swap_directories = {{.path = store()}};
         config.io_block_bytes = block;
         config.io_queue_depth = depth;
-        return io_settings(config);
+        return config;
+    }
+    IoSettings settings(std::optional<std::uint32_t> block, std::optional<std::uint32_t> depth) const {
+        return io_settings(config_of(block, depth));
     }
     void measure() const {
         std::filesystem::create_directory(directory_ / "nvme");
@@ -76,6 +79,18 @@ TEST_F(IoSettingsTest, AKeyThatIsGivenGoesBeforeTheProfile) {
     EXPECT_EQ(depth.limits.in_flight.write_back_bytes, 6 * mib);
 }
 
+// What nobody has said is the machine's, and its ranks have a part each; a block at least.
+TEST_F(IoSettingsTest, RanksOfAMachineHavePartsOfWhatIsAuto) {
+    measure();
+    const TrainConfig config = config_of({}, {});
+    const IoSettings one = io_settings(config, 1), four = io_settings(config, 4), many = io_settings(config, 64);
+    EXPECT_EQ(one.limits.in_flight.write_back_bytes, 16 * mib);
+    EXPECT_EQ(four.limits.in_flight.write_back_bytes, 4 * mib);
+    EXPECT_EQ(four.limits.in_flight.read_bytes, 4 * mib) << "two blocks at least";
+    EXPECT_EQ(many.limits.in_flight.write_back_bytes, 2 * mib);
+    EXPECT_EQ(io_settings(config_of({}, 3), 4).limits.in_flight.write_back_bytes, 6 * mib) << "what was said stays";
+}
+
 // As far as all of them were measured: one that nobody knows may be the slowest.
 TEST_F(IoSettingsTest, TheDevicesTogetherMoveWhatTheirProfilesSay) {
     TrainConfig config;
@@ -91,9 +106,9 @@ TEST_F(IoSettingsTest, TheDevicesTogetherMoveWhatTheirProfilesSay) {
     config.swap_directories.push_back({.path = directory_ / "three"});
     const IoSettings unknown = io_settings(config);
     EXPECT_EQ(unknown.bytes_per_second, 0);
-    EXPECT_EQ(hash_threads_for(unknown, 1), 0U);
+    EXPECT_EQ(hash_threads_for(unknown, 1, 64), 0U);
     config.swap_directories.pop_back();
-    EXPECT_EQ(hash_threads_for(io_settings(config), 4096), 0U);  // compute has all cores
+    EXPECT_EQ(hash_threads_for(io_settings(config), 64, 64), 0U);  // compute has all cores
     config.io_block_bytes = 1U << 20;
     config.io_queue_depth = 8;
     EXPECT_EQ(io_settings(config).bytes_per_second, 0);

@@ -49,6 +49,17 @@ RankRoom RankRoom::read(std::uint64_t pool_bytes, const pool::MachineMemory& mem
     return room;
 }
 
+SharedNode node_of(std::span<const RankRoom> of_ranks, std::uint32_t rank) {
+    for (const Node& node : nodes_of(of_ranks)) {
+        if (std::find(node.begin(), node.end(), rank) == node.end()) continue;
+        SharedNode shared{static_cast<std::uint32_t>(node.size()), of_ranks[rank].available_bytes};
+        for (const std::uint32_t other : node)
+            shared.available_bytes = std::min(shared.available_bytes, of_ranks[other].available_bytes);
+        return shared;
+    }
+    return {1, of_ranks[rank].available_bytes};
+}
+
 std::string lacking_room(std::span<const RankRoom> of_ranks, std::string_view budget) {
     for (const Node& node : nodes_of(of_ranks)) {
         std::uint64_t wanted = 0, available = of_ranks[node.front()].available_bytes;

@@ -24,6 +24,13 @@ struct RankRoom {
     static RankRoom read(std::uint64_t pool_bytes, const pool::MachineMemory& memory, const std::string& root = "");
 };
 
+// By rank. So many of them are on the node of this one, and the least that one of them found there.
+struct SharedNode {
+    std::uint32_t ranks = 1;
+    std::uint64_t available_bytes = 0;
+};
+SharedNode node_of(std::span<const RankRoom> of_ranks, std::uint32_t rank);
+
 // By rank. A table of the first node whose ranks do not fit together, and what helps; empty where all do. `budget` is
 // what the limit of a rank's memory is called.
 std::string lacking_room(std::span<const RankRoom> of_ranks, std::string_view budget);

@@ -51,6 +51,29 @@ TEST(NodeRoom, ANodeIsAKernelAndWhatLimitsItsMemory) {
         << "the least that one of them saw";
 }
 
+TEST(NodeRoom, WhoSharesItKnowsHowManyDoAndWhatTheLeastOfThemSaw) {
+    const std::vector<zero::RankRoom> all = {room("one", 0, 7 * gib), room("two", 0, 3 * gib), room("one", 0, 5 * gib),
+                                             room("", 0, 9 * gib)};
+    for (const std::uint32_t rank : {0U, 2U}) {
+        EXPECT_EQ(zero::node_of(all, rank).ranks, 2U);
+        EXPECT_EQ(zero::node_of(all, rank).available_bytes, 5 * gib);
+    }
+    EXPECT_EQ(zero::node_of(all, 1).ranks, 1U);
+    EXPECT_EQ(zero::node_of(all, 3).available_bytes, 9 * gib);
+}
+
+TEST(NodeRoom, RanksOfOneMachineHaveItTogether) {
+    ThreadRanks world(3);
+    run_ranks(3, [&](std::uint32_t rank) {
+        zero::Collectives all(world.of(rank));
+        zero::MachineRoom given;
+        given.host = {.available_bytes = (4 + rank) * gib, .limited_by = "free RAM"};
+        const zero::MachineRoom own = zero::room_of_rank(all, given);
+        EXPECT_EQ(own.sharing, 3U);
+        EXPECT_EQ(own.host.available_bytes, 4 * gib) << "alike, so that all fill as much";
+    });
+}
+
 TEST(NodeRoom, AllRanksAreTold) {
     ThreadRanks world(3);
     const auto thrown = run_ranks(3, [&](std::uint32_t rank) {

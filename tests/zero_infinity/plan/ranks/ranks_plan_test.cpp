@@ -136,6 +136,25 @@ TEST_F(RanksPlan, RefusesRanksThatDoNotFitTogetherWithTheTableOfAnOpening) {
     zero::check_node(plan, {.ranks = 3, .of_node = 2});
 }
 
+// A budget that is filled is each rank's, the machine is all of theirs.
+TEST_F(RanksPlan, RanksThatFillTheirBudgetsFillAMachineTogether) {
+    zero::CoreOptions options = core_options(run(), {});
+    options.tile_numel = 4096;
+    const std::uint64_t least = zero::SessionPlan(model(), options, ample_room(), {0, 2}).memory.budget.used_bytes();
+    options.host_budget_bytes = 1ULL << 40;
+    options.fill_host_budget = true;
+    zero::MachineRoom room = ample_room();
+    room.host.available_bytes = 2 * least + (100U << 10);
+    const zero::RankCount two{.ranks = 2};
+    const zero::SessionPlan greedy(model(), options, room, two.any());
+    refusal_of(ExitCode::does_not_fit, [&] { zero::check_node(greedy, two); });
+    room.sharing = two.sharing();
+    const zero::SessionPlan part(model(), options, room, two.any());
+    zero::check_node(part, two);
+    EXPECT_LE(part.memory.budget.used_bytes(), least + (50U << 10));
+    EXPECT_GT(part.layout.resident_states_bytes(), 0U) << "it is filled all the same";
+}
+
 TEST_F(RanksPlan, TellsARankANodeAndAll) {
     const zero::SessionPlan plan(model(), core_options(run(), {}), ample_room(), {0, 6});
     const std::string here = zero::ranks_table(plan, {.ranks = 6}, 1, 1);
