@@ -4,7 +4,7 @@
 #include "tests/refusal.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/ranks/thread_ranks.h"
-#include "tests/zero_infinity/session/ranked_loop.h"
+#include "tests/zero_infinity/session/ranks/ranked_loop.h"
 #include "zero_infinity/plan/ranks/zero_stages.h"
 
 #include <fmt/format.h>
