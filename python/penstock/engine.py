@@ -61,6 +61,7 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         self._boundary: bool | None = None  # what the program says of the next step(); None: it is counted
         self.monitors = Monitors()
         self.record: StepRecord | None = None  # of the newest step
+        self.newest: Mapping[str, str] = {}  # what that committed beside the weights
         if core.resumed is not None:
             checkpoint.take_committed_state(self, core.resumed)
         self.script = Script(self.optimizer.param_groups, settings)
@@ -255,7 +256,6 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         finds it whole, or the next save_checkpoint(), or close(), which raise what goes wrong. Until then a kill leaves the
         one before."""
         self._check_trains()
-        self._check_alone("save_checkpoint()", "each step is committed, and the same command goes on")
         if exclude_frozen_parameters:
             raise UsageError("save_checkpoint(exclude_frozen_parameters=True): a checkpoint is a snapshot of the "
                              "whole store; leave it out, and for trained weights alone save what engine.named_weights() "
@@ -271,7 +271,6 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         scheduler, also of a checkpoint of another optimizer; moments and counts of steps stay the engine's.
         `load_module_only`: nor the scheduler. `restore_random`: random states are those of that step, too."""
         self._check_trains()
-        self._check_alone("load_checkpoint()", "a store goes on by itself where its newest step is")
         if custom_load_fn is not None:
             raise UsageError("load_checkpoint(custom_load_fn=...): weights go from snapshot to store, there is no "
                              "state_dict to load; leave it out, and change them by engine.load_state_dict() behind it")
@@ -340,15 +339,12 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         if isinstance(self.optimizer, NothingToTrain):
             self.optimizer.update()
 
-    def _check_alone(self, call: str, instead: str) -> None:
-        if self.group is not None:
-            raise UsageError(f"engine.{call} of {self.group.ranks} processes comes later: {instead}")
-
     def _begin_step(self) -> bool:
         return self.is_gradient_accumulation_boundary() and self.optimizer.begin()
 
     def _committed(self) -> Mapping[str, str]:
-        return checkpoint.committed_state(self)
+        self.newest = checkpoint.committed_state(self)
+        return self.newest
 
     def _tell(self, report: UpdateReport) -> None:
         self._watch.end("step")

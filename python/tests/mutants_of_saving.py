@@ -4,7 +4,7 @@ from __future__ import annotations
 from mutant import Mutant
 
 SAVING = [
-    Mutant("a second save does not wait for the first", "checkpoints/checkpoint.py", "    engine.saving.finish()\n    tag =", "    tag =",
+    Mutant("a second save does not wait for the first", "checkpoints/checkpoint.py", "    engine.saving.finish()\n    if engine.group", "    if engine.group",
            "test_saving.py::test_whatever_comes_next_waits_for_it"),
     Mutant("a load does not wait for a save", "checkpoints/checkpoint.py", "    engine.saving.finish()\n    if tag is None:", "    if tag is None:",
            "test_saving.py::test_whatever_comes_next_waits_for_it"),

@@ -16,13 +16,17 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from . import client_values, going_on, random_states, weights_alone
+from . import client_values, going_on, of_ranks, random_states, weights_alone
 from ..core import Core
-from ..errors import StorageError, UsageError
+from ..errors import StorageError, UsageError, some
 from ..files.description import Description
 from ..files.durable import replace, replace_text
+from ..files.parts import FILE, are_parts
+from ..native.look import look
 from ..optimizer import Optimizer
+from ..ranks.group import Group
 from ..run.loader import Loader
+from ..run.progress import Progress
 from ..run.saving import Saving
 from ..step.visits import Visits
 from ..weights import buffers
@@ -63,9 +67,12 @@ class Training(Protocol):
     visits: Visits
     optimizer: Optimizer
     scheduler: KeptScheduler | None
+    group: Group | None  # of several processes
+    newest: Mapping[str, str]  # what the newest step committed beside the weights
     script: Script
     loader: Loader | None
     kept_buffers: buffers.Buffers
+    progress: Progress
     saving: Saving
     micro_steps: int
     counted_from: int
@@ -82,25 +89,16 @@ class Training(Protocol):
 def save(engine: Training, directory: Path, tag: str | int | None, client_state: dict[str, Any], latest: bool = True,
          overwrite: bool = True, wait: bool = True) -> str:
     engine.saving.finish()
-    tag = _tag(f"global_step{engine.global_steps}" if tag is None else tag, directory)
-    place = directory / tag
-    if (place / "engine.pt").exists() and not overwrite:
-        raise StorageError(f"{place}: a checkpoint is there already; give another tag, or overwrite=True")
-    values = {"client_state": client_values.encode(client_state, "client_state"),
-              "engine": client_values.encode(_state(engine), "the engine's state")}
-    place.mkdir(parents=True, exist_ok=True)
+    if engine.group is not None:
+        return _save_together(engine, engine.group, directory, tag, client_state, latest, overwrite)
+    place, values = _begun(engine, directory, tag, client_state, overwrite)
     engine.visits.end()
     copied = engine.saving.copy_in(place)  # Trainer saves a step twice in a row
     name = copied or _free_name(place)
     written = {"snapshot": name, "model": engine.description.encode(), "values": values}
 
     def make_whole() -> None:
-        replace(place / "engine.pt", lambda path: torch.save(written, path))
-        _remove_snapshots(place, but=name)
-        if latest:
-            replace_text(directory / LATEST, tag)
-        if not (directory / ZERO_TO_FP32).exists():
-            replace(directory / ZERO_TO_FP32, _write_script)
+        _name_it(place, written, latest)
     if copied is not None:
         make_whole()
     else:
@@ -130,7 +128,7 @@ def load(engine: Training, directory: Path, tag: str | int | None, wanted: Wante
     if wanted.strict:
         buffers.check(engine.module, state["buffers"])
     engine.visits.end()
-    committed = engine.binding.go_back(str(place / snapshot))
+    committed = _go_back(engine, place, snapshot, wanted)
     engine.optimizer.gone_back(int(state["optimizer"]["penstock"]["updates"]))
     engine.optimizer.load_state_dict(state["optimizer"])
     engine.count_from(state["micro_steps"])
@@ -193,6 +191,74 @@ def go_on(engine: Training, state: Mapping[str, str], restore_random: bool, wher
 
 
 # Private.
+def _begun(engine: Training, directory: Path, tag: str | int | None, client_state: dict[str, Any], overwrite: bool
+           ) -> tuple[Path, dict[str, Any]]:
+    """The checkpoint's directory, and what is kept beside the snapshot."""
+    place = directory / _tag(f"global_step{engine.global_steps}" if tag is None else tag, directory)
+    if (place / "engine.pt").exists() and not overwrite:
+        raise StorageError(f"{place}: a checkpoint is there already; give another tag, or overwrite=True")
+    values = {"client_state": client_values.encode(client_state, "client_state"),
+              "engine": client_values.encode(_state(engine), "the engine's state")}
+    place.mkdir(parents=True, exist_ok=True)
+    return place, values
+
+
+def _name_it(place: Path, written: dict[str, Any], latest: bool) -> None:
+    """A checkpoint whose values are there becomes one."""
+    directory = place.parent
+    replace(place / "engine.pt", lambda path: torch.save(written, path))
+    _remove_snapshots(place, but=written["snapshot"])
+    if latest:
+        replace_text(directory / LATEST, place.name)
+    if not (directory / ZERO_TO_FP32).exists():
+        replace(directory / ZERO_TO_FP32, _write_script)
+
+
+def _save_together(engine: Training, group: Group, directory: Path, tag: str | int | None, client_state: dict[str, Any],
+                   latest: bool, overwrite: bool) -> str:
+    """Of several processes: rank 0's tag, client state and engine. All ranks see one directory."""
+    def begin() -> tuple[str, str, dict[str, Any]]:
+        place, values = _begun(engine, directory, tag, client_state, overwrite)
+        name = _free_name(place)
+        (place / name).mkdir()
+        return str(place), name, values
+
+    def end() -> None:
+        missing = [rank for rank in range(group.ranks) if not (place / name / FILE.format(rank)).exists()]
+        if missing:
+            raise StorageError(f"{place}: what rank {missing[0]} has written is not there: name a directory that all hosts see")
+        _name_it(place, {"snapshot": name, "model": engine.description.encode(), "values": values, "committed": committed}, latest)
+
+    first = group.rank == 0
+    tags = group.gathered(None if tag is None else str(tag))
+    if first and any(each != tags[0] for each in tags):
+        engine.progress.warn(f"save_checkpoint(): ranks gave different tags, {some(tags)}; rank 0's is taken")
+    told, name, values = of_ranks.together(group, lambda: begin() if first else ("", "", {}))[0]
+    place = Path(told)
+    engine.visits.end()
+    of_ranks.write(engine.binding, engine.optimizer, group, place / name, engine.kept_buffers.packed())
+    random = group.gathered(engine.newest.get(random_states.KEY, ""))
+    committed = {**engine.newest, random_states.KEY: random}
+    of_ranks.together(group, lambda: end() if first else None)
+    return str(place)
+
+
+def _go_back(engine: Training, place: Path, snapshot: str, wanted: Wanted) -> Mapping[str, Any]:
+    """Weights and states are the checkpoint's; what was committed with them."""
+    group, there = engine.group, place / snapshot
+    if group is None and not are_parts(there):
+        return engine.binding.go_back(str(there))
+    engine.optimizer.zero_grad()
+    of_ranks.take(engine.binding, engine.optimizer, engine.visits, place, wanted.strict)
+    if not are_parts(there):
+        return {key: each for key, each in look(there).values.items() if key != random_states.KEY}
+    committed: dict[str, Any] = dict(torch.load(place / "engine.pt", weights_only=True)["committed"])
+    random = committed.pop(random_states.KEY)
+    if len(random) == (1 if group is None else group.ranks):
+        committed[random_states.KEY] = random[0 if group is None else group.rank]
+    return committed
+
+
 def _tag(given: Any, directory: Path) -> str:
     """Numbers may be tags, as DeepSpeed takes them."""
     tag = str(given)

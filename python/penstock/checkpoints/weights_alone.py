@@ -20,9 +20,9 @@ def load(binding: Binding, visits: Visits, checkpoint: Path, strict: bool) -> No
         named = {name: each for name, each in binding.named.items() if name in stored.description.tensors}
         held = {name: stored.value(name, False) for name, place in stored.description.tensors.items() if isinstance(place, str)}
         if strict:
-            _check_names(binding, stored, checkpoint)
+            check_names(binding, stored, checkpoint)
             buffers.check(binding.model, held)
-        _check_shapes(binding, stored, list(named), checkpoint)
+        check_shapes(binding, stored, list(named), checkpoint)
         try:
             for name, parameter in named.items():
                 learns = binding.learns(parameter)
@@ -36,8 +36,7 @@ def load(binding: Binding, visits: Visits, checkpoint: Path, strict: bool) -> No
     buffers.take(binding.model, held)
 
 
-# Private.
-def _check_names(binding: Binding, stored: StoredWeights, checkpoint: Path) -> None:
+def check_names(binding: Binding, stored: StoredWeights, checkpoint: Path) -> None:
     there = {name for name, place in stored.description.tensors.items() if not isinstance(place, str)}
     own = {name for name, _ in binding.model.named_parameters(remove_duplicate=False)}
     if own != there:
@@ -47,7 +46,7 @@ def _check_names(binding: Binding, stored: StoredWeights, checkpoint: Path) -> N
                          "takes what both have")
 
 
-def _check_shapes(binding: Binding, stored: StoredWeights, names: list[str], checkpoint: Path) -> None:
+def check_shapes(binding: Binding, stored: StoredWeights, names: list[str], checkpoint: Path) -> None:
     for name in names:
         own, there = binding.named[name].shape, torch.Size(stored.description.info(name).shape)
         if own != there:

@@ -22,9 +22,11 @@ from .configuration import write_texts
 from .conversions import Step, out_of_model, problem_of
 from .description import NAME, Description
 from .meta_model import of_directory
+from .parts import Parts, are_parts
 from .safetensors_file import TensorInfo
 from .state_names import infos_of, state_of
 
+SKIPPED = "penstock.skipped_steps"  # in a store's client state, where parameters have skipped steps
 ENGINE, LATEST = "engine.pt", "latest"  # of a checkpoint: see checkpoints/checkpoint.py
 
 
@@ -47,7 +49,8 @@ class StoredWeights:
         self.kept = {name: self.description.info(name) for name in self.description.kept}
         self.parameters = self.description.parameters
         self._where = Path(path)
-        self._reader = _reader(found, also)
+        self._reader: Reader | Parts = Parts(found.directory) if are_parts(found.directory) else _reader(found, also)
+        self.skipped_steps = not are_parts(found.directory) and SKIPPED in look(found.directory).values
         self._bytes_of_buffers: dict[str, torch.Tensor] = {}  # once one is asked for
 
     def steps(self, infos: Mapping[str, TensorInfo]) -> list[Step]:
@@ -67,6 +70,13 @@ class StoredWeights:
             return self._buffer(place)
         what: What = "master" if master and self.description.is_trained(name) else "weight"
         return self._reader.read(*place, what).view(self.description.info(name).shape)
+
+    def state(self, name: str, what: What) -> torch.Tensor:
+        """A parameter's, in its shape."""
+        place = self.description.tensors[name]
+        assert not isinstance(place, str)
+        known: What = what if what != "master" or self.description.is_trained(name) else "weight"
+        return self._reader.read(*place, known).view(self.description.info(name).shape)
 
     def write_configuration(self, directory: Path, dtype: torch.dtype | None) -> None:
         if not self._under_model_names:

@@ -10,12 +10,12 @@ from torch import nn
 
 from ..core import What
 from ..errors import OptimizerError, UsageError
+from ..files.stored_weights import SKIPPED
 from ..optimizer_kinds import Kind
 from ..step.visits import Visits
 from ..weights.addends import Place
 from ..weights.read_only import read_only
 
-SKIPPED = "penstock.skipped_steps"  # in a store's client state, where parameters have skipped steps
 
 
 class OptimizerState(MutableMapping[nn.Parameter, Any]):
