@@ -43,7 +43,7 @@ python_order_cases() {
 
 # Programs that were written for DeepSpeed (tests/deepspeed), in processes of their own; and the examples.
 python_deepspeed_cases() {
-  ATEN_CPU_CAPABILITY=default PYTHONPATH=$root/python pytest_over_core python-deepspeed --rootdir tests \
+  ATEN_CPU_CAPABILITY=default PYTHONPATH=$root/python pytest_over_core python-deepspeed -m 'not long' --rootdir tests \
     -p no:cacheprovider tests/deepspeed tests/examples
 }
 

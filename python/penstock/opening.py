@@ -109,8 +109,9 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     read, settings = read_configuration(config, known, settings, optimizer, lr_scheduler,
                                         1 if group is None else group.ranks)
     given_scheduler, lr_scheduler = lr_scheduler, lr_scheduler or (read.scheduler if read else None)
+    first = group is None or group.rank == 0  # of the processes: it speaks for all
     if read is not None:
-        _tell(read.note(store))
+        _tell(read.note(store) if first else None)
         store = read.store_at(store) if core is None else store
     monitors = read.monitors() if read is not None else Monitors()
     monitors.check()
@@ -142,7 +143,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     mapped = mapped_optimizer(optimizer, model_parameters, model,
                               (read.optimizer if read else None) or torch.optim.AdamW, later)
     check_cover(model, mapped, later)
-    _tell(mapped.note())
+    _tell(mapped.note() if first else None)
     cut = units_of(model, units, resident)
     parameters = [[parameter for _, parameter in unit.own] for unit in cut if unit.index is not None]
     incoming = _incoming(model, weights, stored)
@@ -151,7 +152,6 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     spec = model_spec(cut, mapped, buffers.Buffers(model).packed(), settings.accumulation, later,
                       clips=settings.clip > 0)
     read_first = first_value if incoming is None else incoming.value
-    first = group is None or group.rank == 0  # of the processes: it speaks for all
     progress = Progress(settings.steps_per_print, silent=not first)
     if group is not None:
         store = with_own_cores(store_of_ranks(as_store(store), group.ranks), group)  # type: ignore[arg-type]

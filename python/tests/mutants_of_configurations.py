@@ -4,7 +4,7 @@ from mutant import Mutant
 CONFIGURATIONS = [
     Mutant("a number that nobody knows is guessed", "configuration/config.py", ', *_unknown(resolved["missing"], else_)]', "]",
            "test_config.py::test_an_auto_that_decides_numbers_is_not_guessed"),
-    Mutant("what a configuration is read as goes untold", "opening.py", "    _tell(read.note(store))", "    pass",
+    Mutant("what a configuration is read as goes untold", "opening.py", "    _tell(read.note(store) if first else None)", "    pass",
            "test_config.py::test_what_is_not_as_it_is_written_is_told_once_and_in_one_line"),
     Mutant("an optimizer that is given does not know its numbers", "opening.py",
            "read_config(config, known, own=own, ranks=ranks)", "read_config(config, known, ranks=ranks)",

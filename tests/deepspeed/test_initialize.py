@@ -192,11 +192,18 @@ def test_a_model_is_trained_twice(model, data, configuration):
     assert all(type(each) is torch.nn.Parameter for each in model.parameters()) and model(*batch(data, 0)).item() > 0
 
 
-def test_several_processes_are_refused_by_name(model, configuration, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "4")
+def test_several_processes_that_nobody_has_told_of_each_other_are_refused_by_name(model, configuration, monkeypatch):
     torch.distributed.destroy_process_group() if torch.distributed.is_initialized() else None
-    with pytest.raises(penstock.UsageError, match="WORLD_SIZE"):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    with pytest.raises(penstock.UsageError, match="OMPI_COMM_WORLD_SIZE is 4.*by `deepspeed`"):
         deepspeed.initialize(model=model, config=configuration())
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(penstock.UsageError, match="RANK, MASTER_ADDR, MASTER_PORT are not set"):
+        deepspeed.initialize(model=model, config=configuration())
+    with pytest.raises(penstock.UsageError, match="dist_init_required=False"):
+        deepspeed.initialize(model=model, config=configuration(), dist_init_required=False)
     with pytest.raises(penstock.UsageError, match="mpu"):
         deepspeed.initialize(model=model, config=configuration(), mpu=object())
 

@@ -71,15 +71,14 @@ def test_in_an_environment_children_and_pip_find_it(tmp_path):
 
 
 @pytest.mark.parametrize("words, text", [
-    (["--num_gpus=2", "train.py"], "--num_gpus 2"), (["--num_nodes=2", "train.py"], "--num_nodes 2"),
-    (["--exclude=worker-2:0@worker-3:0,1", "train.py"], "--exclude worker-2:0@worker-3:0,1"),
-    (["--include=worker-2:0,1", "train.py"], "--include worker-2:0,1"),
-    (["--hostfile=HOSTS", "train.py"], "names several slots")])
-def test_more_than_one_process_is_answered_by_a_word(words, text, tmp_path, capsys):
+    (["--num_nodes=2", "train.py"], "--num_nodes 2: there is 1 host"),
+    (["--include=worker-2:0,1", "train.py"], "'worker-2' is none of the hosts localhost"),
+    (["--hostfile=HOSTS", "--num_gpus=8", "train.py"], "worker-1 has 4"),
+    (["--include=a", "--exclude=b", "train.py"], "say one"), (["--num_gpus=2", "absent.py"], "absent.py: there is no such script")])
+def test_what_cannot_be_started_is_named(words, text, tmp_path, capsys):
     (tmp_path / "hosts").write_text("worker-1 slots=4\n# none\nworker-2 slots=4\n")
     assert launcher.main([each.replace("HOSTS", str(tmp_path / "hosts")) for each in words]) == 2
-    told = capsys.readouterr().err
-    assert text in told and "--num_gpus 1" in told
+    assert text in capsys.readouterr().err
 
 
 def test_a_host_file_that_is_none_is_named_by_its_line(tmp_path, capsys):

@@ -12,6 +12,7 @@ from test_trainer import arguments, llama, losses, rows
 from tiny_language import tokenizer
 
 from penstock.deepspeed import launcher
+from penstock.launch import filters, gpus, slots
 
 OFFLOADED = """{
     "bfloat16": {"enabled": "auto"},
@@ -140,19 +141,28 @@ def test_what_a_model_needs_is_estimated(model, capsys):
     assert "GB" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [
-    "deepspeed --master_port 29500 --num_gpus=2 run_s2s.py --deepspeed ds_config.json",
-    "deepspeed --num_gpus=4 train.py",
-    "deepspeed --num_gpus=4   main.py --task sft_train --subtask sft  --checkpoint_dir ./model/sft_checkpoint",
-    "deepspeed --hostfile=myhostfile client_entry.py --own args --deepspeed --deepspeed_config ds_config.json",
-    "deepspeed --num_nodes=2 client_entry.py --own args --deepspeed --deepspeed_config ds_config.json",
-    "deepspeed --exclude=\"worker-2:0@worker-3:0,1\" client_entry.py --deepspeed --deepspeed_config ds_config.json",
-    "deepspeed --include=\"worker-2:0,1\" client_entry.py --deepspeed --deepspeed_config ds_config.json"])
-def test_commands_for_several_processes_are_answered_by_a_word(command, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("command, where", [
+    ("deepspeed --master_port 29500 --num_gpus=2 run_s2s.py --deepspeed ds_config.json", "localhost:0,1"),
+    ("deepspeed --num_gpus=4 train.py", "localhost:0,1,2,3"),
+    ("deepspeed --num_gpus=4   main.py --task sft_train --subtask sft  --checkpoint_dir ./model/sft_checkpoint",
+     "localhost:0,1,2,3"),
+    ("deepspeed --hostfile=myhostfile client_entry.py --own args --deepspeed --deepspeed_config ds_config.json",
+     "worker-1:0,1,2,3@worker-2:0,1,2,3@worker-3:0,1"),
+    ("deepspeed --hostfile=myhostfile --num_nodes=2 client_entry.py --own args --deepspeed --deepspeed_config ds_config.json",
+     "worker-1:0,1,2,3@worker-2:0,1,2,3"),
+    ("deepspeed --hostfile=myhostfile --exclude=\"worker-2:0@worker-3:0,1\" client_entry.py --deepspeed --deepspeed_config "
+     "ds_config.json", "worker-1:0,1,2,3@worker-2:1,2,3"),
+    ("deepspeed --hostfile=myhostfile --include=\"worker-2:0,1\" client_entry.py --deepspeed --deepspeed_config ds_config.json",
+     "worker-2:0,1")])
+def test_commands_for_several_processes_are_those_of_the_launcher(command, where, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "myhostfile").write_text("worker-1 slots=4\nworker-2 slots=4\n")
-    assert launcher.main(shlex.split(command)[1:]) == 2
-    assert "until it has ranks: say --num_gpus 1" in capsys.readouterr().err
+    monkeypatch.setattr(gpus, "count", lambda: 0)
+    (tmp_path / "myhostfile").write_text("worker-1 slots=4\nworker-2 slots=4\nworker-3 slots=2\n")
+    begun = []
+    monkeypatch.setattr(launcher.start, "run", lambda options, name: begun.append((slots.taken(options, print), options)) or 75)
+    assert launcher.main(shlex.split(command)[1:]) == 75
+    (hosts, options), = begun
+    assert filters.said_of(hosts) == where and options.user_args == shlex.split(command)[shlex.split(command).index(options.user_script) + 1:]
 
 
 @pytest.mark.parametrize("stage, sections", [

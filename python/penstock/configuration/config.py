@@ -36,7 +36,7 @@ UNSAID = ("gradient_clipping",)  # whose default changes numbers and is not Deep
 class Resolve(Protocol):
     """See trainer/capi/penstock_config.h for what comes out."""
 
-    def __call__(self, text: str, name: str, known: Mapping[str, Any] | None = None, own: Sequence[str] = ()
+    def __call__(self, text: str, name: str, known: Mapping[str, Any] | None = None, own: Sequence[str] = (), ranks: int = 1
                  ) -> dict[str, Any]: ...
 
 
@@ -108,7 +108,7 @@ def read_config(given: Given, known: Mapping[str, Any] | None = None, resolve: R
     "scheduler") that the caller brings itself. All that is wrong is one UsageError, and so is an "auto" of what decides
     numbers that nobody knows; `else_`: what to do but write them. `ranks`: processes that train one model."""
     text, name = _text(given)
-    resolved = resolve(text, name, known, own) if ranks == 1 else config_library.resolve(text, name, known, own, ranks)
+    resolved = resolve(text, name, known, own) if ranks == 1 else resolve(text, name, known, own, ranks)
     wrong = [*resolved["wrong"], *_unknown(resolved["missing"], else_)]
     if wrong:
         lines = wrong if len(wrong) == 1 else [f"{len(wrong)} things are wrong:", *wrong]

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import weights
+from . import comm, weights
 from ..engine import Engine
 from ..errors import UsageError
 from ..files import export
@@ -101,28 +101,37 @@ class DeepSpeedEngine(Answers, Engine):
 
     # Batches.
     def train_batch_size(self) -> int:
-        return (self.settings.micro_batch or 1) * self.settings.accumulation
+        return self._rows_of_a_pass * self.settings.accumulation
+
+    @property
+    def _rows_of_a_pass(self) -> int:
+        """Of all processes."""
+        return (self.settings.micro_batch or 1) * self.world_size
 
     def get_batch_info(self) -> tuple[int, int, int]:
         return self.train_batch_size(), self.settings.micro_batch or 1, self.settings.accumulation
 
     def set_train_batch_size(self, train_batch_size: int) -> None:
         """By another number of micro-batches."""
-        micro = self.settings.micro_batch or 1
-        if train_batch_size % micro != 0:
-            raise UsageError(f"set_train_batch_size({train_batch_size}): no multiple of the micro-batch, {micro} rows")
+        rows = self._rows_of_a_pass
+        if train_batch_size % rows != 0:
+            of = "" if self.world_size == 1 else f" of {self.world_size} processes"
+            raise UsageError(f"set_train_batch_size({train_batch_size}): no multiple of the micro-batch{of}, {rows} rows")
         if self.micro_steps != self.counted_from:
             raise UsageError("set_train_batch_size() within a step: call it behind the step() that updates")
-        self.settings = replace(self.settings, accumulation=train_batch_size // micro)
+        self.settings = replace(self.settings, accumulation=train_batch_size // rows)
 
     def deepspeed_io(self, dataset: Any, batch_size: int | None = None, route: str = "train", pin_memory: bool = True,
                      data_sampler: Any = None, collate_fn: Any = None, num_local_io_workers: int | None = None
                      ) -> DeepSpeedDataLoader:
-        """A loader of the program's own; in order, unless `route` is "train"."""
+        """A loader of the program's own; in order, unless `route` is "train". Of several processes each has rows of its
+        own."""
         if data_sampler is None and route != "train":
-            data_sampler = torch.utils.data.SequentialSampler(dataset)
+            data_sampler = torch.utils.data.SequentialSampler(dataset) if self.world_size == 1 else \
+                torch.utils.data.DistributedSampler(dataset, self.world_size, self.global_rank, shuffle=False)
         return DeepSpeedDataLoader(dataset, batch_size or self.settings.micro_batch or 1, collate_fn, data_sampler,
-                                   -1, self.settings.drop_last, num_local_io_workers, pin_memory)
+                                   self.local_rank, self.settings.drop_last, num_local_io_workers, pin_memory,
+                                   data_parallel_world_size=self.world_size, data_parallel_rank=self.global_rank)
 
     # A step.
     _unsynced = False
@@ -148,7 +157,7 @@ class DeepSpeedEngine(Answers, Engine):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Nothing in one process; refused where DeepSpeed refuses it, so that a program does so, too, with several."""
+        """Nothing: gradients go to other processes with the step. Refused where DeepSpeed refuses it."""
         if self.zero_optimization_partition_gradients():
             raise AssertionError(f"no_sync() goes with ZeRO stages 0 and 1; this is {self.zero_optimization_stage()}")
         self._unsynced = True
@@ -230,6 +239,13 @@ class DeepSpeedEngine(Answers, Engine):
     def get_type(self) -> list[Any]:
         return [group.get("type") for group in self.optimizer.param_groups]
 
+    @property
+    def data_parallel_group(self) -> Any:
+        """All processes."""
+        return comm.get_world_group()
+
+    seq_data_parallel_group = dp_process_group = data_parallel_group
+
     # Weights and checkpoints.
     def module_state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False,
                           exclude_frozen_parameters: bool = False) -> Any:
@@ -248,7 +264,10 @@ class DeepSpeedEngine(Answers, Engine):
 
     def save_16bit_model(self, save_dir: str | os.PathLike[str],  # type: ignore[override]
                          save_filename: str = "pytorch_model.bin", exclude_frozen_parameters: bool = False) -> bool:
-        """As torch saves it; a name that ends with .safetensors: as safetensors, with all weights."""
+        """As torch saves it; a name that ends with .safetensors: as safetensors, with all weights. Of several processes the
+        first writes."""
+        if self.global_rank != 0:
+            return True
         if save_filename.endswith(".safetensors") and not exclude_frozen_parameters:
             export.save_file(export.ManagedWeights(self.binding, self.visits), save_dir, save_filename)
             return True

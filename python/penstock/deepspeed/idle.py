@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import comm
 from ..errors import UsageError
 from ..settings import Settings
 from .engine import DeepSpeedEngine
@@ -19,6 +20,7 @@ class IdleEngine(DeepSpeedEngine):
     """The model stays as it is, in memory, in the configuration's type. Programs ask isinstance() of it and call it."""
 
     optimizer = lr_scheduler = None  # type: ignore[assignment]
+    group = None
     global_steps = skipped_steps = 0
     loss_scale = 1.0
 
@@ -27,6 +29,7 @@ class IdleEngine(DeepSpeedEngine):
         nn.Module.__init__(self)
         self.module = model if settings.dtype is None else model.to(settings.dtype)
         self.config, self.settings = config, settings
+        self._take_first()
         if training_data is not None:
             self.training_dataloader = self.deepspeed_io(training_data, collate_fn=collate_fn)
         if self.zero_optimization_partition_weights():
@@ -37,6 +40,24 @@ class IdleEngine(DeepSpeedEngine):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*self.cast(args), **self.cast(kwargs))
+
+    @property
+    def world_size(self) -> int:
+        return comm.get_world_size()
+
+    @property
+    def global_rank(self) -> int:
+        return comm.get_rank()
+
+    @property
+    def local_rank(self) -> int:
+        return comm.get_local_rank()
+
+    def _take_first(self) -> None:
+        """Of several processes all have rank 0's weights, as where they train them."""
+        if self.world_size > 1:
+            for each in (*self.module.parameters(), *self.module.buffers()):
+                comm.broadcast(each.detach(), 0)
 
     @property
     def device(self) -> torch.device:

@@ -23,9 +23,11 @@ SAFE = {f"safe_{verb}_{part}_{what}": f".states:{verb}_{own}" for verb in ("get"
 LEAVES = {each: f".leaves:{each}" for each in (
     "z3_leaf_module", "z3_leaf_parameter", "get_z3_leaf_modules", "set_z3_leaf_modules", "unset_z3_leaf_modules",
     "set_z3_leaf_module")}
-GROUPS = {f"_get_{of}_parallel_{what}": f".comm:{answer}"
-          for of in ("data", "model", "sequence", "expert", "expert_data", "sequence_data")
-          for what, answer in (("world_size", "get_world_size"), ("rank", "get_rank"), ("group", "whole_group"))}
+# Of groups that divide the data all processes are one; those of other parts are each process's own.
+GROUPS = {f"_get_{of}_parallel_{what}": f".comm:{answer}" for of, answers in (
+    *((each, ("world_size_of_all", "rank_of_all", "whole_group")) for each in ("data", "expert_data", "sequence_data")),
+    *((each, ("alone", "first", "own_group")) for each in ("model", "sequence", "expert")))
+    for what, answer in zip(("world_size", "rank", "group"), answers)}
 ESTIMATES = {f"estimate_zero{stage}_model_states_mem_needs{kind}": f".estimates:zero{stage}{kind}"
              for stage in (2, 3) for kind in ("", "_all_live", "_all_cold")}
 ZERO = {

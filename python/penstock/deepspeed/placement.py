@@ -1,6 +1,7 @@
 """Where DeepSpeed's configuration puts a model, as a Store and the parameters that stay readable."""
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,11 +29,14 @@ class Placement:
         return [name.replace("[", "[[]") for name, each in model.named_parameters() if each.numel() <= self.readable]
 
 
-def placement_of(config: Mapping[str, Any], read: Config | None = None) -> Placement:
+def placement_of(config: Mapping[str, Any], read: Config | None = None, ranks: int = 1) -> Placement:
     """`run.swap_directory` is Penstock's own key, of a store that is kept. DeepSpeed's nvme_path is a place for files
-    of one run. `read` has what else the store is told; None: places alone are asked for."""
+    of one run. `read` has what else the store is told; None: places alone are asked for. Of several processes each has
+    all weights in memory, as in stage 2."""
     zero = section(config, "zero_optimization")
     weights, states = (device_of(zero, each) for each in OFFLOADS)
+    if ranks > 1:
+        weights = "none"
     kept = section(config, "run").get("swap_directory")
     named = nvme_paths(zero)
     if "nvme" in (weights, states) and not (named or kept):
@@ -42,7 +46,19 @@ def placement_of(config: Mapping[str, Any], read: Config | None = None) -> Place
                   states=_tier(states), device=get_accelerator().device_name())
     if read is not None:
         store = read.store_at(store)  # type: ignore[assignment]
-    return Placement(store, _readable(zero, weights))
+    return Placement(store, math.inf if ranks > 1 else _readable(zero, weights))
+
+
+def taken_otherwise(config: Mapping[str, Any], ranks: int) -> str | None:
+    """What of it several processes do not do, in a line; None: nothing."""
+    zero = section(config, "zero_optimization")
+    said = [text for text, is_said in {"stage 3": int(zero.get("stage") or 0) >= 3,
+                                       "offload_param": device_of(zero, "offload_param") != "none"}.items() if is_said]
+    if ranks == 1 or not said:
+        return None
+    return (f"zero_optimization: {' and '.join(said)} with {ranks} processes {'is' if len(said) == 1 else 'are'} run as stage 2 so "
+            "far: each process has all weights that compute reads in memory, and its part of the optimizer's states; one "
+            "process fetches them for each layer")
 
 
 def device_of(zero: Mapping[str, Any], name: str) -> str:
@@ -72,6 +88,6 @@ def _tier(device: str) -> Tier:
 def _readable(zero: Mapping[str, Any], weights: str) -> float:
     """Below stage 3 weights are there between steps; in stage 3 those that are small."""
     if int(zero.get("stage") or 0) < 3 and weights == "none":
-        return float("inf")
+        return math.inf
     said = zero.get(THRESHOLD)
     return float(PERSISTENCE if said in (None, "auto") else said)

@@ -21,9 +21,9 @@ from .configuration.values import own_keys, resolve
 from .engine import DeepSpeedEngine
 from .idle import IdleEngine
 from .leaves import z3_leaf_module
-from .placement import placement_of
+from .placement import placement_of, taken_otherwise
 from .registered import VERSION
-from .telling import log_dist
+from .telling import LOGGER, log_dist
 from .zero import answer_of_parameters
 
 Given = tuple[Any, Any, Any, Any]
@@ -38,22 +38,25 @@ def initialize(args: Any = None, model: nn.Module | None = None, optimizer: Any 
     `args.deepspeed_config` names. A model that an engine has already is taken from it, as it is then."""
     if not isinstance(model, nn.Module):
         raise UsageError(f"deepspeed.initialize(model=...): a torch.nn.Module, not {type(model).__name__}")
-    log_dist(f"DeepSpeed info: version={VERSION}, its surface over Penstock {version()}", ranks=[0])
     deepspeed_calls.check_arguments(mpu, mesh_param, None)
     comm.init_distributed(distributed_port=distributed_port, dist_init_required=dist_init_required)
+    log_dist(f"DeepSpeed info: version={VERSION}, its surface over Penstock {version()}", ranks=[0])
     given = configuration(deepspeed_calls.config_of(config, config_params, args))
     full = with_defaults(given)
     if callable(optimizer) and not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = optimizer(model_parameters if model_parameters is not None else list(model.parameters()))
     own = [name for name, each in {"optimizer": optimizer, "scheduler": lr_scheduler}.items() if each is not None]
-    read = read_config(full, own=own, else_=ELSE, resolve=resolve)
+    read = read_config(full, own=own, else_=ELSE, resolve=resolve, ranks=comm.get_world_size())
     answer_of_parameters()
     if optimizer is None and read.optimizer is None:
         idle = IdleEngine(model, given, read.settings, training_data, collate_fn)
         return idle, None, idle.training_dataloader, None
     take_back(model)
-    place = placement_of(given, read)
+    place = placement_of(given, read, comm.get_world_size())
     listen()
+    otherwise = taken_otherwise(given, comm.get_world_size())
+    if otherwise is not None and comm.get_rank() == 0:
+        LOGGER.warning("%s", otherwise)
     engine, made, loader, scheduler = initialize_penstock(
         model, _without_empty_groups(optimizer), None if optimizer is not None else model_parameters, training_data,
         lr_scheduler, config=own_keys(full), store=place.store, collate_fn=collate_fn,
@@ -89,12 +92,13 @@ class DeepSpeedConfig:
 
     def __init__(self, config: Any, mpu: Any = None, mesh_device: Any = None) -> None:
         self._param_dict = configuration(config)
-        read = read_config(self._param_dict, resolve=resolve)
+        self.world_size = comm.get_world_size()
+        read = read_config(self._param_dict, resolve=resolve, ranks=self.world_size)
         settings = read.settings
         self.monitor_config = read.monitors()
         self.train_micro_batch_size_per_gpu = settings.micro_batch
         self.gradient_accumulation_steps = settings.accumulation
-        self.train_batch_size = (settings.micro_batch or 1) * settings.accumulation
+        self.train_batch_size = (settings.micro_batch or 1) * settings.accumulation * self.world_size
         self.gradient_clipping = settings.clip
         self.zero_optimization_stage = int(section(self._param_dict, "zero_optimization").get("stage", 0))
 

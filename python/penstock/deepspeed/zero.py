@@ -91,7 +91,8 @@ def _directory_of(config: Mapping[str, Any]) -> str:
 
 class GatheredParameters(contextlib.AbstractContextManager[None]):
     """Weights that are read come by themselves, also within a pass. With a `modifier_rank` they are there within it,
-    and what was changed is kept. Those of a model without an engine are there anyway."""
+    and what was changed is kept: of several processes what that one has changed. Those of a model without an engine are
+    there anyway."""
 
     def __init__(self, params: Any, modifier_rank: int | None = None, fwd_module: Any = None, enabled: bool = True
                  ) -> None:
@@ -99,16 +100,22 @@ class GatheredParameters(contextlib.AbstractContextManager[None]):
         chosen = listed(params) if changes else []
         self._managed = list(dict.fromkeys(each for each in chosen if isinstance(each, Managed)))
         self._stack = contextlib.ExitStack()
+        self._rank = modifier_rank
+        self._of: dict[Any, list[nn.Parameter]] = {}  # by engine
+        for each in self._managed:
+            self._of.setdefault(engine_of(each), []).append(each)
 
     def __enter__(self) -> None:
-        of: dict[Any, list[nn.Parameter]] = {}
-        for each in self._managed:
-            of.setdefault(engine_of(each), []).append(each)
-        for engine, parameters in of.items():
+        for engine, parameters in self._of.items():
             self._stack.enter_context(engine.gathered(parameters, modify=True))
 
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+                 ) -> None:
+        for engine, parameters in self._of.items():
+            if engine.group is not None and kind is None:
+                for each in parameters:
+                    engine.group.take_first(each.detach(), self._rank or 0)
+        self._stack.__exit__(kind, error, trace)
 
 
 def listed(params: Any) -> list[Any]:

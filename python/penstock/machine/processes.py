@@ -11,19 +11,19 @@ from ..errors import UsageError
 # Of torchrun and others, Open MPI, MPICH, and a step of Slurm's; SLURM_NTASKS is an allocation's, in which one may run.
 COUNTS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
+REMEDY = ("Start them by `penstock launch`, which knows mpirun and srun, or by torchrun; or say penstock.initialize(ranks=False): "
+          "each trains alone then, in a directory of its own, with the rank in its name")
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
-def check_spoken_of() -> None:
+def check_spoken_of(remedy: str = REMEDY) -> None:
     """Raises UsageError where a launcher has started several and not told them how they reach each other."""
     told = _is_several(os.environ.get("WORLD_SIZE", ""))
     several = [f"{name} is {os.environ[name]}" for name in COUNTS if _is_several(os.environ.get(name, ""))]
     distributed = torch.distributed
     if several and not told and not (distributed.is_available() and distributed.is_initialized()):
         raise UsageError(f"{', '.join(several)}: a launcher has started several processes, and nothing says how they "
-                         "reach each other (WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT). Start them by `penstock "
-                         "launch`, which knows mpirun and srun, or by torchrun; or say penstock.initialize(ranks=False): "
-                         "each trains alone then, in a directory of its own, with the rank in its name")
+                         f"reach each other (WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT). {remedy}")
 
 
 def check_one() -> None:

@@ -90,10 +90,10 @@ class Group:
         self._speaking(lambda: dist.all_gather_object(told, value, group=self._words))
         return told
 
-    def take_first(self, tensor: torch.Tensor) -> None:
-        """It becomes rank 0's, in its place. REQUIRES: of one shape and type on all ranks."""
+    def take_first(self, tensor: torch.Tensor, rank: int = 0) -> None:
+        """It becomes rank 0's, or another one's, in its place. REQUIRES: of one shape and type on all ranks."""
         whole = tensor.cpu().contiguous()
-        self._speaking(lambda: dist.broadcast(whole, dist.get_global_rank(self._words, 0), group=self._words))
+        self._speaking(lambda: dist.broadcast(whole, dist.get_global_rank(self._words, rank), group=self._words))
         if whole.data_ptr() != tensor.data_ptr():
             with torch.no_grad():
                 tensor.copy_(whole)

@@ -11,7 +11,13 @@ class Answers(Echoes):
 
     config: dict[str, Any]
     mpu = None
-    dp_world_size = mp_world_size = 1
+    mp_world_size = 1
+
+    @property
+    def dp_world_size(self) -> int:
+        """All processes have the whole model, and rows of their own."""
+        count: int = self.world_size  # type: ignore[attr-defined]
+        return count
 
     def _section(self, *names: str) -> dict[str, Any]:
         """The first of these that is there."""

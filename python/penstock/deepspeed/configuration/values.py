@@ -27,12 +27,13 @@ RULES: dict[str, Rule] = {THRESHOLD: COUNT, **dict.fromkeys(FLAGS, FLAG)}
 RULES_OF_OFFLOADS: dict[str, Rule] = {"device": IN_SMALL_LETTERS, "nvme_path": PATH}
 
 
-def resolve(text: str, name: str, known: Mapping[str, Any] | None = None, own: Sequence[str] = ()) -> dict[str, Any]:
+def resolve(text: str, name: str, known: Mapping[str, Any] | None = None, own: Sequence[str] = (), ranks: int = 1
+            ) -> dict[str, Any]:
     """For read_config(resolve=...): what the core makes of the other keys, and what is wrong of all."""
     config = json.loads(text)
-    resolved = config_library.resolve(json.dumps(own_keys(config)), name, known, own)
+    resolved = config_library.resolve(json.dumps(own_keys(config)), name, known, own, ranks)
     # Two sections may name two places here, because there is not one store.
-    whole = config_library.resolve(json.dumps(_offloads_without(config, ("nvme_path",))), name, known, own)
+    whole = config_library.resolve(json.dumps(_offloads_without(config, ("nvme_path",))), name, known, own, ranks)
     return {**resolved, "wrong": [*whole["wrong"], *_wrong(section(config, "zero_optimization"))]}
 
 
