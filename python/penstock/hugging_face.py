@@ -14,6 +14,7 @@ from .engine import Engine
 from .errors import StorageError, UsageError
 from .files import description
 from .opening import initialize
+from .ranks.group import started
 from .run.progress import listen
 from .run.step_record import StepRecord
 from .store import Store
@@ -37,6 +38,10 @@ def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]
     listen()
     optimizer = trainer.optimizer if trainer.optimizer is not None else trainer.create_optimizer()
     model: Any = trainer.model
+    if started() and options.get("ranks") is not False and str(trainer.args.save_strategy.value) != "no":
+        raise UsageError("offload(trainer) in one of several processes: snapshots in a Trainer's checkpoints come later. Say "
+                         "save_strategy=\"no\" and trainer.save_model() at the end; or TrainingArguments(deepspeed=...) "
+                         "over Penstock, whose checkpoints any number of processes goes on from (docs/from-deepspeed.md)")
     engine, trainer.optimizer, _, _ = initialize(model, optimizer, store=store, **options)
     kept = KeepSnapshots(engine)
     trainer.add_callback(kept)

@@ -135,7 +135,7 @@ def within(engine):
 ENDS = {  # what rank 1 does; codes of both where they are known; who says why
     "raises": ("raise ValueError('a mistake of the script')", [7, 1], 1, "a mistake of the script"),
     "exits": ("sys.exit(3)", None, 0, ""),  # the call in which they differ, or a connection that is closed
-    "calls": ("engine.weight('0.weight')", None, None, "the ranks are not at the same call"),
+    "calls": ("engine.weight('0.weight', 'master')", None, None, "the ranks are not at the same call"),
 }
 
 

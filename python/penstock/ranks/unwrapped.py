@@ -13,7 +13,7 @@ from ..weights.parameter import engine_of
 
 def leave_unwrapped() -> None:
     """From now on, in this process; of models without such an engine nothing changes."""
-    DistributedDataParallel.__new__ = _made  # type: ignore[method-assign, assignment]
+    DistributedDataParallel.__new__ = _made  # type: ignore[method-assign]
 
 
 def _made(cls: type[Any], module: Any = None, *_: Any, **__: Any) -> Any:

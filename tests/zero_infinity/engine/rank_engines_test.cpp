@@ -75,7 +75,7 @@ class RankEngines : public ::testing::TestWithParam<bool> {};
 
 TEST_P(RankEngines, HaveTheLossesAndBitsOfTheLoopThatAddsInTheOrderOfTheRanks) {
     const bool bf16 = GetParam();
-    for (const std::uint32_t ranks : {2U, 4U}) {
+    for (const std::uint32_t ranks : {2U, 3U, 4U}) {
         SCOPED_TRACE(ranks);
         const TemporaryDirectory directory;
         RunOptions options = toy_run(directory.path());
