@@ -320,11 +320,9 @@ class Engine(DeepSpeedsCalls, ManagedModel):
     def _after_step(self) -> None:
         """Whoever called it, the engine's step() or the optimizer's."""
         self.saving.finish_if_copied()
-        if self.group is not None and self.stop.listens:
-            for wish in self.group.gathered(self.stop.asked_by):
-                if wish is not None:
-                    self.stop.ask(wish)
-        if self.stop.asked_by is not None and not self.stop.left_to_caller:
+        if self.group is not None:
+            self.stop.agree(self.group.gathered(self.stop.asked_by))
+        if self.stop.ends is not None and not self.stop.left_to_caller:
             self.end_stopped()
 
     def _share_of(self, loss: torch.Tensor) -> torch.Tensor:

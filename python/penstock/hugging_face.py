@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import transformers
 
+from .checkpoints import checkpoint, of_ranks
 from .engine import Engine
 from .errors import StorageError, UsageError
 from .files import description
 from .opening import initialize
-from .ranks.group import started
 from .run.progress import listen
 from .run.step_record import StepRecord
 from .store import Store
 from .weights.parameter import engine_of
+
+
+Answer = TypeVar("Answer")
 
 
 def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str] | None = None, **options: Any
@@ -38,10 +42,6 @@ def offload(trainer: transformers.Trainer, store: Store | str | os.PathLike[str]
     listen()
     optimizer = trainer.optimizer if trainer.optimizer is not None else trainer.create_optimizer()
     model: Any = trainer.model
-    if started() and options.get("ranks") is not False and str(trainer.args.save_strategy.value) != "no":
-        raise UsageError("offload(trainer) in one of several processes: snapshots in a Trainer's checkpoints come later. Say "
-                         "save_strategy=\"no\" and trainer.save_model() at the end; or TrainingArguments(deepspeed=...) "
-                         "over Penstock, whose checkpoints any number of processes goes on from (docs/from-deepspeed.md)")
     engine, trainer.optimizer, _, _ = initialize(model, optimizer, store=store, **options)
     kept = KeepSnapshots(engine)
     trainer.add_callback(kept)
@@ -118,15 +118,18 @@ class KeepSnapshots(transformers.TrainerCallback):
 
     Trainer's own files have the weights and the groups; the moments are in the snapshot, CHECKPOINT/penstock-step-N,
     which goes when Trainer removes the checkpoint. It is copied while the next steps run, unless save_total_limit is 1:
-    then Trainer has removed the checkpoint before."""
+    then Trainer has removed the checkpoint before.
+
+    Of several processes each writes a part of it, before the next step, into one directory that all see; any number of
+    processes goes on from it."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self._stopped = engine, False
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The optimizer learns where snapshots lie."""
-        self.engine.optimizer.find_snapshots(lambda updates: str(self._find(Path(args.output_dir), updates)))
-        self._set_aside(Path(args.output_dir))
+        self.engine.optimizer.leave_moments_to(lambda updates: self._go_back(Path(args.output_dir), updates))
+        self._by_one(lambda: self._set_aside(Path(args.output_dir)))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A process may have been stopped between Trainer's files and the snapshot: it is made now."""
@@ -140,7 +143,7 @@ class KeepSnapshots(transformers.TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A signal came, and engine.stop_on_signals() was said: a checkpoint is saved, and train() ends. One that comes
         with the last step changes nothing. Before Trainer saves and removes older checkpoints the newest is whole."""
-        if self.engine.stop.asked_by is not None and state.global_step < state.max_steps:
+        if self.engine.stop.ends is not None and state.global_step < state.max_steps:
             control.should_training_stop = control.should_save = self._stopped = True
         if control.should_save:
             self.engine.saving.finish()
@@ -158,15 +161,36 @@ class KeepSnapshots(transformers.TrainerCallback):
 
     def _keep(self, args: Any, state: Any) -> None:
         self.engine.saving.finish()
-        checkpoint = self._checkpoint(args, state)
-        path = checkpoint / f"penstock-step-{self.engine.global_steps}"
-        if checkpoint.exists() and not path.exists():
-            new = path.with_name(path.name + ".new")
-            shutil.rmtree(new, ignore_errors=True)  # of a process that was stopped while it made one
-            self.engine.visits.end()
-            self.engine.saving.begin(str(new), lambda: self._name(new, path))
-            if args.save_total_limit == 1:
-                self.engine.saving.finish()
+        path = self._checkpoint(args, state) / f"penstock-step-{self.engine.global_steps}"
+        new = path.with_name(path.name + ".new")
+        if not self._by_one(lambda: self._begin(path, new)):
+            return
+        self.engine.visits.end()
+        if self.engine.group is not None:
+            of_ranks.write(self.engine.binding, self.engine.optimizer, self.engine.group, new, self.engine.kept_buffers.packed())
+            self._by_one(lambda: self._name(new, path))
+            return
+        self.engine.saving.begin(str(new), lambda: self._name(new, path))
+        if args.save_total_limit == 1:
+            self.engine.saving.finish()
+
+    def _begin(self, path: Path, new: Path) -> bool:
+        """Whether there is one to make."""
+        if path.exists() or not path.parent.exists():
+            return False
+        shutil.rmtree(new, ignore_errors=True)  # of a process that was stopped while it made one
+        if self.engine.group is not None:
+            new.mkdir()
+        return True
+
+    def _by_one(self, call: Callable[[], Answer]) -> Answer:
+        """What one of several processes does in the directory of all; its answer to all."""
+        group = self.engine.group
+        return call() if group is None else of_ranks.by_first(group, call)
+
+    def _go_back(self, directory: Path, updates: int) -> None:
+        found = Path(self._by_one(lambda: str(self._find(directory, updates))))
+        checkpoint.take_states(self.engine, found, found)
 
     def _name(self, new: Path, path: Path) -> None:
         description.write(self.engine.description, new)
@@ -176,13 +200,13 @@ class KeepSnapshots(transformers.TrainerCallback):
         """Checkpoints of which a process that was stopped had copied a part, and to whose step the store cannot go: Trainer
         is not to find them."""
         for new in directory.glob("checkpoint-*/penstock-step-*.new"):
-            checkpoint = new.parent
+            made = new.parent
             here = new.name == f"penstock-step-{self.engine.global_steps}.new"
-            if not here and not [each for each in checkpoint.glob("penstock-step-*") if each.suffix != ".new"]:
-                aside = checkpoint.with_name(f"{checkpoint.name}.incomplete")
+            if not here and not [each for each in made.glob("penstock-step-*") if each.suffix != ".new"]:
+                aside = made.with_name(f"{made.name}.incomplete")
                 shutil.rmtree(aside, ignore_errors=True)
-                os.replace(checkpoint, aside)
-                self.engine.progress.warn(f"{checkpoint} has the weights alone, because the process was stopped while it was "
+                os.replace(made, aside)
+                self.engine.progress.warn(f"{made} has the weights alone, because the process was stopped while it was "
                                           f"made: it is {aside.name} now, and Trainer goes on from the one before")
 
     @staticmethod

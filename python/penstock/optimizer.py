@@ -53,7 +53,7 @@ class Optimizer(torch.optim.Optimizer):
         self.report: UpdateReport | None = None
         self.norm: float | None = None  # of the newest one that updated
         self.clip, self.loss_scale = clip, loss_scale
-        self._snapshot_path: Callable[[int], str] | None = None
+        self._go_back: Callable[[int], None] | None = None
         self._ready = True
         self._stands = StandsFor(mapped.given, self) if mapped.given is not None else None
 
@@ -161,7 +161,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """As torch's. Moments are read as it is pickled or copied; where snapshots have them it is without."""
-        if self._snapshot_path is not None:
+        if self._go_back is not None:
             return self.groups_state()
         return {**super().state_dict(), "penstock": {"updates": self.updates, "skipped": self._state.skipped()}}
 
@@ -180,7 +180,7 @@ class Optimizer(torch.optim.Optimizer):
             mine.update({key: value for key, value in loaded.items() if key != "params"})
         self.param_groups = shared
         wanted = int(told["updates"])
-        if "skipped" in told and (of_torch or self._snapshot_path is None):
+        if "skipped" in told and (of_torch or self._go_back is None):
             self._take(state_dict["state"], wanted, told["skipped"])
         elif wanted != self.updates or self._core.begun is not None:
             self.go_back(wanted)
@@ -242,20 +242,20 @@ class Optimizer(torch.optim.Optimizer):
                 self._state.begin_anew(each for index, each in enumerate(parameters) if index not in state)
             self.updates = updates  # gradients stay, as in torch
 
-    def find_snapshots(self, path: Callable[[int], str]) -> None:
-        """Moments are in these: the path of each step's."""
-        self._snapshot_path = path
+    def leave_moments_to(self, go_back: Callable[[int], None]) -> None:
+        """Moments are in snapshots: `go_back` makes the store that of a step."""
+        self._go_back = go_back
 
     def go_back(self, updates: int) -> None:
-        """The store is that step's snapshot, which find_snapshots() was told to find."""
-        if self._snapshot_path is None:
+        """The store is that step's, by what leave_moments_to() was told."""
+        if self._go_back is None:
             raise StorageError(f"the store is at step {self.updates}, the optimizer's state of step {updates} has no "
                                "moments, and no snapshot of that step is known: keep and take checkpoints by "
                                "engine.save_checkpoint() and engine.load_checkpoint(); with transformers' Trainer say "
                                "callbacks=[penstock.hugging_face.KeepSnapshots(engine)]")
         self._visits.end()
         self._alongside.finish_saving()
-        self._binding.go_back(self._snapshot_path(updates))
+        self._go_back(updates)
         self.gone_back(updates)
 
     def gone_back(self, updates: int) -> None:

@@ -226,7 +226,7 @@ def test_moments_that_are_not_there_are_named_with_what_to_do(tmp_path):
     train(engine, 2, 3)
     with pytest.raises(penstock.StorageError, match="engine.save_checkpoint.*KeepSnapshots"):
         engine.optimizer.load_state_dict(groups)
-    engine.optimizer.find_snapshots(lambda updates: str(tmp_path))
+    engine.optimizer.leave_moments_to(lambda updates: engine.binding.go_back(str(tmp_path)))
     assert engine.optimizer.state_dict()["state"] == {}
 
 

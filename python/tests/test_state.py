@@ -188,7 +188,7 @@ def test_there_is_no_checkpoint_yet(tmp_path):
 
 def test_optimizer_state_goes_back_to_its_snapshot(tmp_path):
     engine = open_engine()
-    engine.optimizer.find_snapshots(lambda updates: str(tmp_path / f"step-{updates}"))
+    engine.optimizer.leave_moments_to(lambda updates: engine.binding.go_back(str(tmp_path / f"step-{updates}")))
     train(engine, 0, 2)
     state = engine.optimizer.state_dict()
     engine.core.begin_snapshot(str(tmp_path / "step-2"))

@@ -253,12 +253,12 @@ def test_what_programs_do_on_all_ranks_or_one_and_checkpoints_go_on_to_the_same_
 
 
 TRAINER = '''
-import signal
+import signal, penstock.hugging_face
 sys.path[:0] = [os.environ["TESTS"] + "/../../tests/deepspeed", os.environ["TESTS"]]
 from test_mission import OFFLOADED
 from test_trainer import arguments, llama, losses, rows
 from transformers import Trainer, TrainerCallback
-kind, surface, dies = sys.argv[1], sys.argv[2] == "deepspeed", sys.argv[3] == "dies"
+kind, surface, dies = sys.argv[1], sys.argv[2], sys.argv[3] == "dies"
 config = json.loads(OFFLOADED.replace("bfloat16", "bf16"))
 del config["scheduler"]  # DeepSpeed's warm-up is not Trainer's
 
@@ -267,8 +267,8 @@ class Dies(TrainerCallback):
         if dies and state.global_step == 4 and os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGKILL)
 
-said = {"deepspeed": config if surface else None, "bf16": False, "save_strategy": "steps" if surface else "no", "save_steps": 2, "weight_decay": 0.0,
-        "max_grad_norm": 0.5, "report_to": []}
+said = {"deepspeed": config if surface == "deepspeed" else None, "bf16": False, "save_steps": 2, "weight_decay": 0.0,
+        "save_strategy": "no" if surface == "ddp" else "steps", "max_grad_norm": 0.5, "report_to": []}
 if kind == "sft":
     import trl
     from datasets import Dataset
@@ -278,24 +278,28 @@ if kind == "sft":
     trainer = trl.SFTTrainer(model=llama(), processing_class=tokenizer(), args=args, train_dataset=texts, callbacks=[Dies()])
 else:
     trainer = Trainer(llama(), arguments("out", **said), train_dataset=rows(), callbacks=[Dies()])
+if surface == "offload":
+    penstock.hugging_face.offload(trainer, "store")
 there = os.path.isdir("out/checkpoint-2")
 dist.barrier() if dist.is_initialized() else torch.distributed.barrier()
-trainer.train(resume_from_checkpoint=surface and there)
+trainer.train(resume_from_checkpoint=surface != "ddp" and there)
 told.update(rank=torch.distributed.get_rank(), losses=losses(trainer), made=type(trainer.model_wrapped).__name__)
 trainer.save_model("out/final")
 '''
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("surface", ["deepspeed", "offload"])
 @pytest.mark.parametrize("kind", ["trainer", "sft"])
-def test_trainers_losses_are_those_of_distributed_data_parallel_also_when_a_rank_is_killed(kind, tmp_path):
+def test_trainers_losses_are_those_of_distributed_data_parallel_also_when_a_rank_is_killed(kind, surface, tmp_path):
     """To the last digit here, as fp32 has it; sums of gradients are rounded otherwise, so not on every machine."""
     tests = {"TESTS": str(Path(penstock.__file__).parents[1] / "tests")}
-    whole, _ = several(tmp_path / "whole", TRAINER, kind, "deepspeed", "lives", **tests)
+    whole, _ = several(tmp_path / "whole", TRAINER, kind, surface, "lives", **tests)
     plain, _ = several(tmp_path / "plain", TRAINER, kind, "ddp", "lives", **tests)
-    assert (whole[0]["made"], plain[0]["made"]) == ("DeepSpeedEngine", "DistributedDataParallel")
+    assert (whole[0]["made"] == "DeepSpeedEngine") == (surface == "deepspeed")
+    assert plain[0]["made"] == "DistributedDataParallel"
     assert whole[0]["losses"] == pytest.approx(plain[0]["losses"], rel=1e-6)
-    several(tmp_path / "killed", TRAINER, kind, "deepspeed", "dies", code=137, **tests)
-    resumed, _ = several(tmp_path / "killed", TRAINER, kind, "deepspeed", "lives", **tests)
+    several(tmp_path / "killed", TRAINER, kind, surface, "dies", code=137, **tests)
+    resumed, _ = several(tmp_path / "killed", TRAINER, kind, surface, "lives", **tests)
     assert resumed[0]["losses"] == whole[0]["losses"] == whole[1]["losses"]
     assert (tmp_path / "killed/out/final/model.safetensors").exists()

@@ -21,7 +21,7 @@ from ..core import Core
 from ..errors import StorageError, UsageError, some
 from ..files.description import Description
 from ..files.durable import replace, replace_text
-from ..files.parts import FILE, are_parts
+from ..files.parts import are_parts
 from ..native.look import look
 from ..optimizer import Optimizer
 from ..ranks.group import Group
@@ -145,6 +145,16 @@ def load(engine: Training, directory: Path, tag: str | int | None, wanted: Wante
     return str(place), state["client_state"]
 
 
+def take_states(engine: Training, there: Path, described: Path, strict: bool = True) -> Mapping[str, Any] | None:
+    """Weights and states are those of a snapshot, or of what several processes have written; `described`: the directory
+    that tells its names. What a snapshot has committed with them; None where values were taken one by one."""
+    if engine.group is None and not are_parts(there):
+        return engine.binding.go_back(str(there))
+    engine.optimizer.zero_grad()
+    of_ranks.take(engine.binding, engine.optimizer, engine.visits, described, strict)
+    return None
+
+
 def committed_state(engine: Training) -> dict[str, str]:
     """What a step commits beside the weights, as the step begins its update."""
     state = {"micro_steps": str(engine.micro_steps), random_states.KEY: random_states.taken(),
@@ -224,32 +234,27 @@ def _save_together(engine: Training, group: Group, directory: Path, tag: str | i
         return str(place), name, values
 
     def end() -> None:
-        missing = [rank for rank in range(group.ranks) if not (place / name / FILE.format(rank)).exists()]
-        if missing:
-            raise StorageError(f"{place}: what rank {missing[0]} has written is not there: name a directory that all hosts see")
         _name_it(place, {"snapshot": name, "model": engine.description.encode(), "values": values, "committed": committed}, latest)
 
-    first = group.rank == 0
     tags = group.gathered(None if tag is None else str(tag))
-    if first and any(each != tags[0] for each in tags):
+    if group.rank == 0 and any(each != tags[0] for each in tags):
         engine.progress.warn(f"save_checkpoint(): ranks gave different tags, {some(tags)}; rank 0's is taken")
-    told, name, values = of_ranks.together(group, lambda: begin() if first else ("", "", {}))[0]
+    told, name, values = of_ranks.by_first(group, begin)
     place = Path(told)
     engine.visits.end()
     of_ranks.write(engine.binding, engine.optimizer, group, place / name, engine.kept_buffers.packed())
     random = group.gathered(engine.newest.get(random_states.KEY, ""))
     committed = {**engine.newest, random_states.KEY: random}
-    of_ranks.together(group, lambda: end() if first else None)
+    of_ranks.by_first(group, end)
     return str(place)
 
 
 def _go_back(engine: Training, place: Path, snapshot: str, wanted: Wanted) -> Mapping[str, Any]:
     """Weights and states are the checkpoint's; what was committed with them."""
     group, there = engine.group, place / snapshot
-    if group is None and not are_parts(there):
-        return engine.binding.go_back(str(there))
-    engine.optimizer.zero_grad()
-    of_ranks.take(engine.binding, engine.optimizer, engine.visits, place, wanted.strict)
+    own = take_states(engine, there, place, wanted.strict)
+    if own is not None:
+        return own
     if not are_parts(there):
         return {key: each for key, each in look(there).values.items() if key != random_states.KEY}
     committed: dict[str, Any] = dict(torch.load(place / "engine.pt", weights_only=True)["committed"])

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..core import What
 from ..errors import EndedError, PeerError, StorageError, UsageError
-from ..files.parts import EXTRA, Part, key_of
+from ..files.parts import EXTRA, FILE, Part, key_of
 from ..files.safetensors_file import TensorInfo
 from ..files.stored_weights import StoredWeights
 from ..optimizer import Optimizer
@@ -40,6 +40,12 @@ def together(group: Group, call: Callable[[], Answer]) -> list[Answer]:
     return [each for each, _ in told]
 
 
+def by_first(group: Group, call: Callable[[], Answer]) -> Answer:
+    """What it gives on rank 0, which alone calls it, for all."""
+    answer: Answer = together(group, lambda: call() if group.rank == 0 else None)[0]  # type: ignore[assignment]
+    return answer
+
+
 def write(binding: Binding, optimizer: Optimizer, group: Group, directory: Path, extra: torch.Tensor | None) -> None:
     """All values, each by one rank, into a directory that is there. All ranks call it."""
     check_counted(optimizer, group)
@@ -58,6 +64,7 @@ def write(binding: Binding, optimizer: Optimizer, group: Group, directory: Path,
         if extra is not None:
             problem = problem or _attempt(part[0], EXTRA, extra)
         together(group, lambda: _ended(part[0], problem))
+        by_first(group, lambda: _check_seen(directory, group))
     finally:
         part[0].abandon()
 
@@ -113,6 +120,12 @@ def _attempt(part: Part, key: str, values: torch.Tensor) -> StorageError | None:
     except StorageError as problem:
         return problem
     return None
+
+
+def _check_seen(directory: Path, group: Group) -> None:
+    missing = [rank for rank in range(group.ranks) if not (directory / FILE.format(rank)).exists()]
+    if missing:
+        raise StorageError(f"{directory}: what rank {missing[0]} has written is not there: name a directory that all hosts see")
 
 
 def _ended(part: Part, problem: StorageError | None) -> None:

@@ -76,6 +76,7 @@ class MeasuringCore:
     resumed: Mapping[str, str] | None = None
     begun: int | None = None
     opening = 0
+    over_ranks = False
 
     def __init__(self, units: Sequence[UnitSpec], sums: torch.dtype, adds: bool) -> None:
         """`adds`: sums have addends of the passes before."""

@@ -24,6 +24,7 @@ class StopSignals:
         self.asked_by: int | None = None  # the signal; None: the training goes on
         self.computes_in: int | None = None  # the thread whose steps are ended
         self.left_to_caller = False
+        self._agreed: list[int | None] | None = None  # of several processes, behind their newest step
         self._before: dict[int, Any] = {}  # handlers, by the signals that were taken
         self._process = os.getpid()
         self._main = threading.main_thread().ident
@@ -51,6 +52,20 @@ class StopSignals:
     def leave_to_caller(self, left: bool = True) -> None:
         """Who asks `asked_by` between steps, and calls engine.end_stopped(); or it is so no more."""
         self.left_to_caller = left
+
+    @property
+    def ends(self) -> int | None:
+        """The signal that ends the training behind the newest step. Of several processes it is one that all have heard of
+        there: what comes to one of them since then ends the step after it."""
+        if self._agreed is None:
+            return self.asked_by
+        return next((each for each in self._agreed if each is not None), None)
+
+    def agree(self, wishes: list[int | None]) -> None:
+        """`asked_by` of all processes, as they end a step."""
+        self._agreed = wishes
+        if self.ends is not None:
+            self.ask(self.ends)
 
     def ask(self, number: int) -> None:
         """The end of the step under way is the training's."""
