@@ -27,6 +27,7 @@ test_python() {
 pytest_phase() {
   local log=build/${1// /-}.log
   phase "$1" "${@:2}"
+  ! phase_was_cut || count_failed "$log" '^FAILED '
   ! phase_succeeded || passed=$((passed + $(grep -o '[0-9]* passed' "$log" | tail -n 1 | cut -d ' ' -f 1)))
 }
 
@@ -55,8 +56,8 @@ python_device_cases() {
 
 # pytest_over_core LOG OPTION...
 pytest_over_core() {
-  OMP_NUM_THREADS=1 PENSTOCK_LIBRARY=$root/build/release/python/libpenstock_python.so .peers/python/bin/python -B -m pytest \
-    -n "$(nproc)" --dist worksteal -rN "${@:2}" | tee "build/$1.log"
+  OMP_NUM_THREADS=1 PENSTOCK_LIBRARY=$root/build/release/python/libpenstock_python.so while_time .peers/python/bin/python -B \
+    -m pytest -n "$(($(nproc) * 3 / 2))" --dist worksteal -rfE "${@:2}" | tee "build/$1.log"
 }
 
 # The quick start of python/README.md, with what is installed and nothing of the checkout. Of the wheel of such a name the

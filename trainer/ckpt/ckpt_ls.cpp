@@ -2,6 +2,7 @@
 #include "aio/words/error.h"
 #include "trainer/ckpt/ckpt.h"
 #include "trainer/ckpt/ckpt_store.h"
+#include "trainer/ckpt/snapshot_folder.h"
 #include "trainer/cli/ckpt_words.h"
 
 #include <fmt/format.h>
@@ -116,10 +117,10 @@ CkptResult ckpt_ls(const CkptRequest& request) {
     const std::optional<store::StoreLook> look = look_at_store(request.directory);
     CkptRequest used = request;
     // A folder of snapshots, without a store of its own, is listed as such; so is what is left of a store.
-    if (!look && request.snapshot_folder.empty() && store::list_snapshots(snapshot_folder_of(request)).empty())
+    if (!look && request.snapshot_folder.empty() && list_parts(snapshot_folder_of(request)).empty())
         used.snapshot_folder = request.directory;
     const std::string folder = snapshot_folder_of(used);
-    const std::vector<store::ListedSnapshot> snapshots = store::list_snapshots(folder);
+    const std::vector<store::ListedSnapshot> snapshots = list_parts(folder);
     if (!look && snapshots.empty())
         throw Error(ExitCode::storage,
                     fmt::format("{} holds neither a store nor kept snapshots; check the path", request.directory));

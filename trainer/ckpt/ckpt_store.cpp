@@ -45,7 +45,7 @@ std::string snapshot_folder_of(const CkptRequest& request) {
 }
 
 std::string snapshot_path(const CkptRequest& request) {
-    return find_snapshot(snapshot_folder_of(request), request.name);
+    return find_snapshot(SnapshotFolder(snapshot_folder_of(request)), request.name);
 }
 
 void refuse_if_in_use(const std::string& path, const std::string& remedy) {

@@ -49,7 +49,6 @@ Seat own_seat() {
 std::vector<std::string> fit_to_ranks(TrainConfig& config, const std::vector<std::string>& flags) {
     if (config.ranks == 1) return {};
     std::vector<std::string> later = flags;
-    if (config.snapshots.planned) later.emplace_back("keep.every and keep.folder");
     if (config.session.gradients == zero::GradientTier::nvme) later.emplace_back("memory.gradients \"nvme\"");
     if (!later.empty())
         throw Error(ExitCode::usage, fmt::format("{} with {} processes: comes later; leave out what is named",
@@ -67,7 +66,7 @@ std::vector<std::string> fit_to_ranks(TrainConfig& config, const std::vector<std
     session.update_order = zero::UpdateOrder::after_backward;
     session.deferred_share = 0;
     session.gradients = zero::GradientTier::host;
-    session.remedies = store::library_remedies();  // the program's own need snapshots
+    session.remedies = store::library_remedies();  // the program's own name a store of one process
     return lines;
 }
 

@@ -9,6 +9,10 @@ zero::Partition RunRanks::place() const noexcept {
     return {joined_->place().rank, joined_->place().ranks};
 }
 
+int RunRanks::gpu(int gpus) const noexcept {
+    return several() && gpus > 0 ? static_cast<int>(joined_->place().local_rank) % gpus : 0;
+}
+
 zero::RankWays RunRanks::ways() const {
     if (!several()) return {};
     return {.control = &joined_->control(), .bulk = &joined_->bulk()};

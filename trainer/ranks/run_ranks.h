@@ -21,6 +21,8 @@ class RunRanks {
     zero::Partition place() const noexcept;
     bool several() const noexcept { return place().ranks > 1; }
     bool speaks() const noexcept { return place().rank == 0; }
+    // The GPU of this machine that it computes on, where there are `gpus`: its ranks have one each, by turns.
+    int gpu(int gpus) const noexcept;
     zero::RankWays ways() const;
     // Before the session has them.
     std::unique_ptr<zero::Communicator> communicator() const;

@@ -91,13 +91,13 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& config) {
+std::string snapshot_to_resume_from(const std::string& name, const TrainConfig& config, zero::Partition place) {
     const auto refuse = [&](const std::string& problem) {
         throw Error(ExitCode::usage, fmt::format("--resume-from {}: {}", name, problem));
     };
     std::string path;
     try {
-        path = find_snapshot(config.snapshots.folder, name);
+        path = find_snapshot(SnapshotFolder(config.snapshots.folder, place), name);
     } catch (const Error& error) {
         refuse(error.what());
     }
@@ -208,9 +208,9 @@ engine::SessionOptions OpenedRun::session_options(Console& console) {
         console.info(fmt::format("{} threads hash tiles: the devices move {:.1f} GB/s", options.hashing.threads,
                                  io.bytes_per_second / 1e9));
     if (!from_.resume_from.empty()) {
-        options.resume_from = snapshot_to_resume_from(from_.resume_from, config_);
+        options.resume_from = snapshot_to_resume_from(from_.resume_from, config_, ranks_.place());
         options.go_back = from_.go_back;
-        origin_ = see_store(options.resume_from).origin;
+        origin_ = see_store(zero::find_snapshot(options.resume_from, ranks_.place())).origin;
     } else if (!own_.committed) {
         if (directory_ && !from_.go_back) check_log_of_new_run();
         console.info(fmt::format("a new run: nothing is committed in {}", store_directory_));
@@ -300,11 +300,10 @@ std::string OpenedRun::what_else_helps() const {
     const std::string& folder = config_.snapshots.folder;
     bool kept = false;
     try {
-        kept = !store::list_snapshots(folder).empty();
+        kept = !SnapshotFolder(folder, ranks_.place()).list().empty();
     } catch (const Error&) {  // a folder that cannot be read helps nobody now
     }
     const bool unknown = !directory_->store_of_this_place();
-    if (ranks_.several()) return "--go-back begins anew";
     return fmt::format(
         "--resume-from goes back to a kept snapshot{}, --go-back begins anew{}",
         kept ? fmt::format(" ('penstock ckpt ls {}' lists them)", folder) : " where one was put elsewhere",

@@ -1,15 +1,13 @@
 // When a run keeps snapshots of itself, where, and how many of them stay.
 #pragma once
 
+#include "trainer/ckpt/snapshot_folder.h"
 #include "trainer/config/snapshot_options.h"
+#include "zero_infinity/engine/session.h"
 
 #include <cstdint>
 #include <functional>
 #include <string>
-
-namespace penstock::engine {
-class Session;
-}
 
 namespace penstock::trainer {
 
@@ -29,6 +27,7 @@ class SnapshotSchedule {
     explicit SnapshotSchedule(std::int64_t every) : every_(every) {}
     // At the end of each step. Says `wait` once, however long it takes.
     Decision step_ended(std::int64_t step, Asked asked, bool copying);
+    bool is_due(std::int64_t step, Asked asked) const;
     bool take_waiting();  // one waits; it does not any more
 
    private:
@@ -37,7 +36,8 @@ class SnapshotSchedule {
 };
 
 // Compute thread. Session and console outlive it. Throws what Session's calls throw; what becomes of a copy or of the
-// removal of old ones is said and never ends the run.
+// removal of old ones is said and never ends the run. Of several ranks all call it alike; they begin a copy together,
+// once all have ended the one before, and rank 0 tells of what is whole on all.
 class SnapshotPolicy {
    public:
     SnapshotPolicy(SnapshotOptions options, engine::Session& session, Console& console);
@@ -56,12 +56,16 @@ class SnapshotPolicy {
     void finish(std::int64_t step, RunEnd end, const std::function<bool()>& wanted);
 
    private:
+    bool several() const { return session_.ranks().ranks() > 1; }
     void begin(std::int64_t step);
+    bool is_there(const std::string& name);
     void wait(const std::function<bool()>& wanted);
     void tell_ended();
+    void tell_of_all(const zero::EndedSnapshot& own);
     void remove_old();
 
     SnapshotOptions options_;
+    SnapshotFolder folder_;
     SnapshotSchedule schedule_;
     engine::Session& session_;
     Console& console_;

@@ -17,8 +17,10 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <torch/cuda.h>
 
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <utility>
 
@@ -37,7 +39,6 @@ std::optional<double> planned_seconds(const ConfigSource& source, Console& conso
 std::vector<std::string> flags_of(const TrainRequest& request) {
     std::vector<std::string> flags;
     if (request.plan) flags.emplace_back("--plan");
-    if (!request.resume_from.empty()) flags.emplace_back("--resume-from");
     return flags;
 }
 
@@ -46,12 +47,27 @@ TrainConfig config_of(const ConfigSource& source, const TrainRequest& request, c
     TrainConfig config = make_config(Settings::parse(source.text, source.file, source.overrides), ranks.place().ranks);
     for (const std::string& line : fit_to_ranks(config, flags_of(request))) console.info(line);
     check_outputs(config, request.config_file, request.trace.path);
+    config.session.device.index = ranks.gpu(static_cast<int>(torch::cuda::device_count()));
     return config;
 }
 
-// One step, from its tokens to its line in the log. Returns the signal that one of the ranks was told to stop by; 0:
-// none was.
-int take_step(TrainingLoop& loop, StepLog& log) {
+// What a rank wishes goes through its steps: the signal that it was told to stop by, and whether a snapshot was asked
+// for. Of all wishes the largest counts: it is kept, and who was told to stop says so again in the next step.
+constexpr std::uint32_t snapshot_wish = 0x100;
+static_assert(snapshot_wish > NSIG);
+
+std::uint32_t wish_of(StopSignals& signals) {
+    return static_cast<std::uint32_t>(signals.requested_by()) | (signals.take_snapshot_request() ? snapshot_wish : 0);
+}
+
+// What one of several ranks was told by this step.
+struct Told {
+    int stop = 0;  // the signal; 0: none
+    Asked snapshot = Asked::no;
+};
+
+// One step, from its tokens to its line in the log.
+Told take_step(TrainingLoop& loop, StepLog& log) {
     const auto start = std::chrono::steady_clock::now();
     engine::StepReport report;
     {
@@ -60,7 +76,8 @@ int take_step(TrainingLoop& loop, StepLog& log) {
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     log.add(loop.progress(), report, seconds.count());
-    return static_cast<int>(report.wish);
+    return {.stop = static_cast<int>(report.wish % snapshot_wish),
+            .snapshot = report.wish < snapshot_wish ? Asked::no : Asked::yes};
 }
 
 // Nothing is under way any more and the newest step is committed, or everybody knows that it will not be.
@@ -84,11 +101,8 @@ void come_to_rest(OpenedRun& run, TrainingLoop& loop, StepLog& log, SnapshotPoli
 }
 
 // SIGUSR1 asks for a snapshot.
-Asked asked_by(StopSignals& signals, const RunRanks& ranks, Console& console) {
-    if (!signals.take_snapshot_request()) return Asked::no;
-    if (!ranks.several()) return Asked::yes;
-    console.warn("SIGUSR1: nothing is kept: snapshots of several processes come later");
-    return Asked::no;
+Asked asked_by(StopSignals& signals) {
+    return signals.take_snapshot_request() ? Asked::yes : Asked::no;
 }
 
 // From where it was opened to its end, or to a signal.
@@ -108,13 +122,14 @@ TrainOutcome carry_on(OpenedRun& run, StepTrace& trace, std::optional<double> pl
     }
 
     // A signal to any one of several ranks stops all, once a step has told them.
-    int told = 0;
-    const auto stopped_by = [&] { return run.ranks().several() ? told : signals.requested_by(); };
+    Told told;
+    const bool several = run.ranks().several();
+    const auto stopped_by = [&] { return several ? told.stop : signals.requested_by(); };
     signals.react(StopSignals::Reaction::finish_step);
     while (!loop.finished() && stopped_by() == 0) {
         trace.begin_step(loop.step() + 1);
         told = take_step(loop, log);
-        if (snapshots.step_ended(loop.step(), asked_by(signals, run.ranks(), console))) {
+        if (snapshots.step_ended(loop.step(), several ? told.snapshot : asked_by(signals))) {
             loop.was_settled();
             log.was_settled(loop.progress());
         }
@@ -137,7 +152,7 @@ TrainOutcome train(const TrainRequest& request, RunRanks& ranks, Console& consol
     TrainConfig config = config_of(source, request, ranks, console);
     StepTrace trace(ranks.speaks() ? request.trace : TraceRequest(), console);
     config.session.trace = trace.recorder();
-    config.session.engine.wish = [&signals] { return static_cast<std::uint32_t>(signals.requested_by()); };
+    if (ranks.several()) config.session.engine.wish = [&signals] { return wish_of(signals); };
     const std::optional<double> planned = request.plan ? planned_seconds(source, console) : std::nullopt;
     OpenedRun run(std::move(config),
                   {.resume_from = request.resume_from, .go_back = request.go_back, .change = request.change}, ranks,

@@ -26,8 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view set_prefix = "ranks-";
-
 std::optional<std::uint32_t> number_of(std::string_view text) {
     std::uint32_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -90,6 +88,12 @@ void make(const std::string& path, std::vector<std::string>& made) {
                                                    path, aio::errno_text(errno)));
 }
 
+void make_all(const fs::path& path, std::vector<std::string>& made) {
+    std::error_code unknown;
+    if (path.has_parent_path() && !fs::exists(path.parent_path(), unknown)) make_all(path.parent_path(), made);
+    make(path, made);
+}
+
 // Makes what is above a rank's own directory, which it gives.
 std::string make_above(const std::string& of_all, Partition partition, std::vector<std::string>& made) {
     make(of_all, made);
@@ -116,8 +120,10 @@ RankDirectories::~RankDirectories() {
 }
 
 std::string place_of_snapshot(const std::string& path, Partition partition) {
+    if (partition.ranks == 1) return path;
     std::vector<std::string> made;
-    return partition.ranks == 1 ? path : make_above(path, partition, made);
+    make_all(path, made);
+    return make_above(path, partition, made);
 }
 
 std::string find_snapshot(const std::string& path, Partition partition) {

@@ -8,10 +8,12 @@
 #include "zero_infinity/ranks/set_recovery.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::zero {
 
+inline constexpr std::string_view set_prefix = "ranks-";
 // Where a rank's store lies: in DIR/ranks-4/2 of each directory DIR of the run; of one rank in DIR itself.
 std::string rank_directory(const std::string& directory, Partition partition);
 // Throws Error (usage) where another number of ranks has committed something there.

@@ -14,7 +14,7 @@ namespace {
 
 TEST(FindSnapshot, TakesAStepANameOrAPath) {
     const TemporaryDirectory directory;
-    const std::string folder = directory / "kept";
+    const SnapshotFolder folder(directory / "kept");
     for (const char* name : {"kept/step-7", "kept/best", "elsewhere"})
         std::filesystem::create_directories(directory / name);
     EXPECT_EQ(find_snapshot(folder, "7"), directory / "kept/step-7");

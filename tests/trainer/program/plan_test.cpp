@@ -116,7 +116,8 @@ TEST_F(Plan, SaysWhatSeveralRanksTake) {
     for (const char* word : {"ranks ", "2 of a node", "all 4", "stage 3", "penstock-bench ranks"})
         EXPECT_NE(words.output.find(word), std::string::npos) << word << "\n" << words.output;
     EXPECT_EQ(plan({"--ranks", "2", "--ranks-per-node", "4"}).code, 2);
-    EXPECT_EQ(plan({"--ranks", "2", "--set", "keep.every=2"}).code, 2) << "which comes later";
+    EXPECT_EQ(plan({"--ranks", "2", "--set", "memory.gradients=nvme"}).code, 2) << "which comes later";
+    EXPECT_EQ(plan({"--ranks", "2", "--set", "keep.every=2"}).code, 0);
 }
 
 // What they are on a given machine nobody can say: that they are whole, and agree with each other.

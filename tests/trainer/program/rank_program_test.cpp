@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
+#include <string>
 
 namespace penstock::testing {
 namespace {
@@ -86,6 +88,11 @@ class RankProgram : public ::testing::Test {
         EXPECT_EQ(ended.code, 0) << ended.errors;
         return count(ended.errors + ended.output, "mpi_show_mca_params=") > 0;
     }
+    std::set<std::string> names_in(const std::string& folder) const {
+        std::set<std::string> names;
+        for (const auto& entry : fs::directory_iterator(directory_ / folder)) names.insert(entry.path().filename());
+        return names;
+    }
     void expect_refused(const Ended& ended, int code, const std::string& with) const {
         EXPECT_EQ(ended.code, code) << ended.errors;
         EXPECT_NE(ended.errors.find(with), std::string::npos) << ended.errors;
@@ -144,6 +151,59 @@ TEST_F(RankProgram, AreKilledAndStoppedAndGoOnToTheSameBits) {
     for (std::size_t i = 0; i < steps.size(); ++i)
         for (const char* key : {"step", "loss", "grad_norm"})
             EXPECT_EQ(steps[i][key], whole[i][key]) << key << " of step " << i + 1;
+}
+
+// A snapshot is one of each rank, of one step; older ones go when all ranks have a newer one.
+TEST_F(RankProgram, KeepSnapshotsAndGoBackToThem) {
+    const Words kept = {"--set", "run.sample.tokens=0", "--set", "keep.last=2"};
+    const Ended ended = train(2, joined({"--steps", "6", "--set", "keep.every=2"}, kept));
+    ASSERT_EQ(ended.code, 0) << ended.errors;
+    EXPECT_EQ(count(ended.errors, "penstock: kept swap/kept/step-"), 3U) << ended.errors;
+    EXPECT_EQ(names_in("swap/kept"), (std::set<std::string>{"step-4", "step-6"}));
+    EXPECT_EQ(names_in("swap/kept/step-4/ranks-2"), (std::set<std::string>{"0", "1"}));
+    const Ended listed = run_command(directory_.path(), penstock({"ckpt", "ls", "swap/kept"}));
+    for (const char* part : {"step-4/ranks-2/0", "step-4/ranks-2/1", "step-6/ranks-2/1"})
+        EXPECT_EQ(count(listed.output, part), 1U) << listed.output;
+
+    const auto whole = log();
+    fs::remove_all(directory_ / "swap/kept/step-6/ranks-2/1");
+    const Ended back =
+        train(2, joined({"--steps", "6", "--set", "keep.every=2", "--resume-from", "4", "--go-back"}, kept));
+    ASSERT_EQ(back.code, 0) << back.errors;
+    EXPECT_EQ(count(back.errors, "resumed at step 4 of 6"), 1U) << back.errors;
+    EXPECT_EQ(count(back.errors, "penstock: kept swap/kept/step-6"), 1U) << "anew, because only one had its part";
+    EXPECT_EQ(names_in("swap/kept/step-6/ranks-2"), (std::set<std::string>{"0", "1"}));
+    const auto again = log();
+    ASSERT_EQ(again.size(), whole.size());
+    for (const char* key : {"loss", "grad_norm"}) EXPECT_EQ(again.back()[key], whole.back()[key]) << key;
+
+    const Words elsewhere = {"--set", "zero_optimization.offload_param.nvme_path=three",
+                             "--set", "run.directory=other",
+                             "--set", "keep.folder=swap/kept"};
+    expect_refused(train(3, joined({"--resume-from", "4"}, elsewhere)), 2,
+                   "swap/kept/step-4 holds what 2 processes committed, and 3 are started");
+    fs::rename(directory_ / "swap/kept/step-4/ranks-2/1", directory_ / "aside");
+    fs::rename(directory_ / "swap/kept/step-6/ranks-2/1", directory_ / "swap/kept/step-4/ranks-2/1");
+    expect_refused(train(2, {"--steps", "6", "--resume-from", "4", "--go-back"}), 2,
+                   "the snapshots of ranks 0 and 1 are not of the same step of one run");
+}
+
+// SIGUSR1 to any of them.
+TEST_F(RankProgram, KeepWhatOneIsAskedFor) {
+    const Words course = {"--steps", "12", "--set", "run.sample.tokens=0", "--set", "keep.folder=kept"};
+    Program program(directory_.path(), mpirun(of_ranks(2, words(course))));
+    ASSERT_TRUE(program.says("penstock: step 2/"));
+    ::kill(process_of(program.pid(), 1), SIGUSR1);
+    const Ended ended = program.wait();
+    ASSERT_EQ(ended.code, 0) << ended.errors;
+    ASSERT_EQ(count(ended.errors, "penstock: kept kept/step-"), 1U) << ended.errors;
+    const std::string name = *names_in("kept").begin();
+    EXPECT_EQ(names_in("kept/" + name + "/ranks-2"), (std::set<std::string>{"0", "1"}));
+
+    fs::remove_all(directory_ / ("kept/" + name + "/ranks-2/1"));
+    const Ended lacking = train(2, joined(course, {"--resume-from", name.substr(5), "--go-back"}));
+    EXPECT_EQ(lacking.code, 4) << lacking.errors;
+    EXPECT_NE(lacking.errors.find("kept/" + name + "/ranks-2/1"), std::string::npos) << lacking.errors;
 }
 
 TEST_F(RankProgram, WhatOneOfThemFindsIsToldOnceAndEndsAll) {

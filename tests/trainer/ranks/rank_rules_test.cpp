@@ -28,8 +28,7 @@ TEST(RankRules, OneProcessKeepsWhatItHas) {
 TEST(RankRules, WhatComesLaterIsNamed) {
     TrainConfig config = config_of(2, {"keep.every=2", "memory.gradients=nvme"});
     EXPECT_EQ(refusal_of(ExitCode::usage, [&] { fit_to_ranks(config, {"--plan"}); }),
-              "--plan, keep.every and keep.folder, memory.gradients \"nvme\" with 2 processes: comes later; leave out "
-              "what is named");
+              "--plan, memory.gradients \"nvme\" with 2 processes: comes later; leave out what is named");
 }
 
 TEST(RankRules, WhatDecidesNoBitIsTakenAsItIsDoneAndTold) {

@@ -110,8 +110,10 @@ TEST_F(CPlanTest, APlanOfRanksIsOfEachAndSaysWhatGoesBetweenThem) {
     EXPECT_NE(std::string(of_ranks.text).find("2 of a node"), std::string::npos) << of_ranks.text;
     EXPECT_EQ(ask_ranks(0, 0, 1), PENSTOCK_USAGE);
     caller.options.snapshots = 1;
+    EXPECT_EQ(ask_ranks(2, 0, 1), PENSTOCK_OK) << caller.error.message;
+    caller.options.gradients = PENSTOCK_GRADIENTS_NVME;
     EXPECT_EQ(ask_ranks(2, 0, 1), PENSTOCK_USAGE);
-    EXPECT_STREQ(caller.error.message, "snapshots with 2 ranks comes later: leave it out");
+    EXPECT_STREQ(caller.error.message, "gradients on NVMe with 2 ranks comes later: leave it out");
 }
 
 TEST_F(CPlanTest, APlanThatDoesNotFitIsRefusedWithTheTableAndLeftAsItWas) {
