@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # ./run build, wheel and gpu-kit: CMake's presets, and the scripts that pack. Sourced by run; wants its say, die and have,
-# setup.sh and torch.sh. build reads torch_dir: where it is empty, the build is one without LibTorch.
+# setup.sh, torch.sh, and while_time of test.sh. build reads torch_dir: where it is empty, the build is one without LibTorch.
 : "${torch_own:?}"
 
 readonly presets=(release library cuda release-dev dev tsan fuzz)
@@ -17,7 +17,10 @@ build() {
   esac
   configure "$preset" "$folder"
   cache_works || export CCACHE_DISABLE=1
-  cmake --build "$folder" -j "$(jobs_at_once)" --target "${targets[@]}" || die "building '$preset' failed: see above"
+  local status=0
+  while_time cmake --build "$folder" -j "$(jobs_at_once)" --target "${targets[@]}" || status=$?
+  ((status != 124)) || exit 124 # as test.sh has it
+  ((status == 0)) || die "building '$preset' failed: see above"
 }
 
 # configure PRESET FOLDER: where torch_dir is empty, the layers that need no LibTorch, whose objects stay when it comes.

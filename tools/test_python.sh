@@ -19,6 +19,7 @@ test_python() {
   pytest_phase 'python within' python_order_cases within
   pytest_phase 'python deepspeed' python_deepspeed_cases
   pytest_phase 'python device' python_device_cases
+  in_time wheel 15 || return 0
   phase wheel wheel_works
   ! phase_succeeded || passed=$((passed + 1))
 }

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import signal
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +21,7 @@ from .monitors import Monitors
 from .monitors.events import events_of
 from .optimizer import Alongside, NothingToTrain, Optimizer
 from .optimizers.kind import Mapped
+from .ranks.even import Batch, Even, Until, even
 from .ranks.group import Group
 from .ranks.unwrapped import leave_unwrapped
 from .run.ending import Ending, Undisturbed, settle
@@ -55,6 +56,7 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         self.scheduler: KeptScheduler | None = None  # the same one, as it is committed
         self.loader: Loader | None = None
         self.group: Group | None = None  # of several processes
+        self._loop: Even[Any] | None = None  # the newest of even()
         self.given: Any = None  # what a core reads weights from again and again; it is kept here
         self.micro_steps = 0
         self.counted_from = 0  # micro_steps, at the newest update
@@ -107,6 +109,15 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         if position is not None:
             loader.go_to(position)
 
+    def even(self, loader: Iterable[Batch], until: Until = "shortest") -> Iterable[Batch]:
+        """A loop over a loader of the program's own that has as many batches on each of several processes, whatever the
+        loaders have; of one process it is the loader itself. All make their loops in the same order. `until`: "shortest"
+        ends it for all where it ends for one; "longest" where it ends for all: who has no batch any more gets its last one
+        again, whose loss engine.backward() counts as 0."""
+        loop = even(None if self.group is None else self.group.gathered, loader, until)
+        self._loop = loop if isinstance(loop, Even) else None
+        return loop
+
     # The three calls of a step.
     def backward(self, loss: torch.Tensor, retain_graph: bool = False, scale_wrt_gas: bool = True, *,
                  allreduce_gradients: bool = True, release_loss: bool = False) -> torch.Tensor:
@@ -115,10 +126,13 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise UsageError("engine.backward() takes a loss of one element, "
                              f"not {tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__}")
+        counts = self._loop is None or self._loop.counts
         scaled = self._scaled(self._share_of(loss) if scale_wrt_gas else loss)
+        scaled = scaled if counts else scaled * 0
         with self.binding.gradients.scaled(), self._watch.timing("backward"):
             scaled.backward(retain_graph=retain_graph)
-        self._meter.loss(loss)
+        if counts:
+            self._meter.loss(loss)
         return loss
 
     def step(self, lr_kwargs: Mapping[str, Any] | None = None) -> None:
@@ -320,8 +334,6 @@ class Engine(DeepSpeedsCalls, ManagedModel):
     def _after_step(self) -> None:
         """Whoever called it, the engine's step() or the optimizer's."""
         self.saving.finish_if_copied()
-        if self.group is not None:
-            self.stop.agree(self.group.gathered(self.stop.asked_by))
         if self.stop.ends is not None and not self.stop.left_to_caller:
             self.end_stopped()
 
@@ -341,15 +353,20 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         return self.is_gradient_accumulation_boundary() and self.optimizer.begin()
 
     def _committed(self) -> Mapping[str, str]:
+        self._meter.begin_update()
         self.newest = checkpoint.committed_state(self)
         return self.newest
 
     def _tell(self, report: UpdateReport) -> None:
         self._watch.end("step")
         settings, optimizer = self.settings, self.optimizer
+        own_seconds: tuple[float, ...] = ()
+        if self.group is not None:
+            wishes, own_seconds = zip(*self.group.gathered((self.stop.asked_by, self._meter.own_seconds)))
+            self.stop.agree(wishes)
         batch = (settings.micro_batch or 1) * settings.accumulation * self.world_size
         self.record = self._meter.measure(self.global_steps, report, self.get_lr()[0], optimizer.loss_scale, batch,
-                                          batch * (optimizer.updates + optimizer.skipped))
+                                          batch * (optimizer.updates + optimizer.skipped), own_seconds)
         self.progress.step(self.record, self.core)
         if self.binding.gradients.steps_alone:  # by optimizer.step(): the scheduler is the program's affair
             self._write_events()

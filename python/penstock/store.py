@@ -55,6 +55,8 @@ class Store(Said):
     update_order: When units are updated, to the same bits; docs/settings.md has a table of the three.
     deferred_share: Of what updates within backward move, the share that every step leaves to the next one's forward, 0
         to 1; "auto": so much that forward and backward each have as much to move as to compute.
+    sum_order: Of several processes, each with several micro-batches in a step: each adds up its own first ("passes_first"),
+        or each micro-batch is added over the processes as it ends ("ranks_first"). Rounds otherwise.
     verify: How much of the store is read and compared with its hashes when it is opened.
     snapshots: Memory for copies is planned, which checkpoints need.
     codec: How weights and states of 16-bit models are encoded: "split", "plain_bf16", "plain_fp16" or "compact",
@@ -92,6 +94,7 @@ class Store(Said):
     commit_steps: int = setting("run.commit_every", 1)
     update_order: UpdateOrder = setting("run.update_order", "after_backward")
     deferred_share: float | Literal["auto"] = setting("run.deferred_share", 0.0)
+    sum_order: Literal["passes_first", "ranks_first"] = setting("run.sum_order", "passes_first")
     verify: Literal["all", "sample", "none"] = setting("run.verify", "all")
     snapshots: bool = True
     codec: str | None = setting("memory.codec", None, lambda word: word if word == "compact" else None, apart=True)

@@ -31,7 +31,7 @@ OTHER = {  # a value of the configuration that is not the default, and as Store 
     "memory.staging_tiles": (9,) * 2, "memory.tile_elements": (8192,) * 2,
     "zero_optimization.offload_param.device": ("cpu",) * 2, "zero_optimization.offload_optimizer.device": ("cpu",) * 2,
     "run.commit_every": (10,) * 2, "run.update_order": ("deferred",) * 2,
-    "run.deferred_share": (0.5,) * 2, "run.verify": ("none",) * 2,
+    "run.deferred_share": (0.5,) * 2, "run.sum_order": ("ranks_first",) * 2, "run.verify": ("none",) * 2,
     "memory.codec": ("compact",) * 2, "data_types.grad_accum_dtype": ("fp32",) * 2, "memory.gradients": ("nvme",) * 2,
     "memory.activation_budget": ("1MiB", 1 << 20), "memory.fill_host_budget": (True,) * 2,
     "memory.device": ("cuda:1",) * 2, "memory.device_budget": (4096,) * 2, "run.threads": (3,) * 2,

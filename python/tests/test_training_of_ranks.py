@@ -203,6 +203,43 @@ def test_each_row_goes_to_one_rank_goes_on_where_it_was_and_buffers_are_rank_0s(
     assert first[0]["mean"] == first[1]["mean"] and second[0]["mean"] == second[1]["mean"]
 
 
+EVEN = '''
+import json, os, sys, time
+import torch, penstock
+from torch import nn
+
+rank = int(os.environ["RANK"])
+torch.manual_seed(5)
+model = nn.Linear(3, 2)
+engine, *_ = penstock.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), store=sys.argv[1],
+                                 settings=penstock.Settings(steps_per_print=1))
+for batch in engine.even([torch.full((2, 3), 1.0 + rank + each) for each in range(2 + rank)], "longest"):
+    time.sleep(0.2 * rank)
+    engine.backward(engine(batch).square().mean())
+    engine.step()
+print(json.dumps({"weights": [each.tolist() for each in model.state_dict().values()], "losses": len(engine.record.losses)}))
+'''
+
+
+def test_loaders_of_other_lengths_end_together_and_the_slowest_rank_is_named(tmp_path):
+    """Rank 0 gives its second batch again, which counts as 0."""
+    codes, outputs, errors = ended(start(2, sys.executable, "-c", EVEN, str(tmp_path / "even")))
+    assert codes == [0, 0], errors
+    told = [json.loads(each.splitlines()[-1]) for each in outputs]
+    torch.manual_seed(5)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        for rank in (0, 1) if step < 2 else (1,):
+            (model(torch.full((2, 3), 1.0 + rank + step)).square().mean() / 2).backward()
+        optimizer.step()
+    for found, wanted in zip(told[0]["weights"], model.state_dict().values(), strict=True):
+        assert torch.allclose(torch.tensor(found), wanted, rtol=1e-5)
+    assert told[0]["weights"] == told[1]["weights"] and [each["losses"] for each in told] == [0, 1]
+    assert errors[0].count("rank 1 slowest, by") == 3 and "slowest" not in errors[1]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("passes", [1, 2])
 def test_four_ranks_have_the_bits_of_the_loop(tmp_path, passes):

@@ -112,6 +112,11 @@ constexpr std::array key_list = {
             "it forecasts to be the fastest here",
             core_default<&CoreOptions::deferred_share>}
             .shared(obeyed),
+    KeySpec{"run.sum_order", choice, "(passes_first)", {}, all_words<SumOrder>, derived,
+            "of several processes with several micro-batches each in a step: each adds up its own first, or each "
+            "micro-batch is added over the processes as it ends",
+            core<&CoreOptions::ranks, &RankOptions::sum_order>}
+            .shared({.effect = Effect::obeyed, .fallback = "\"passes_first\""}),
     KeySpec{"run.verify", choice, "", {}, all_words<store::VerifyScope>, free,
             "how much of the checkpoint is read and checked before a resumed run writes; damage found then is survived "
             "by going back a commit",

@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ..core import Core
 from .step_record import StepRecord
@@ -17,6 +17,7 @@ LOGGER = logging.getLogger("penstock")
 REDRAWN_SECONDS = 0.1  # at the earliest
 PATIENCE_SECONDS = 2.0  # a work that takes less is not told of
 LOGGED_SECONDS = 10.0  # between two lines of a long work
+LEVEL = 0.05  # by so much one process may be slower than another before it is named
 
 
 class Terminal:
@@ -113,7 +114,7 @@ class Progress:
         self._add(record)
         due = record.step % (self._every or 1) == 0 or not record.updated
         if self._every is not None:
-            self._tell(line_of(record, self._steps, self._taken), due)
+            self._tell(line_of(record, self._steps, self._taken, self._own), due)
         if due and record.parts:
             listen()
             self._note(line_of_parts(record, self._steps, self._parts))
@@ -122,12 +123,14 @@ class Progress:
 
     def _start(self) -> None:
         self._steps, self._taken = 0, Part()  # since the last line
+        self._own: tuple[float, ...] = ()
         self._parts = dict.fromkeys(PARTS, Part())
 
     def _add(self, record: StepRecord) -> None:
         self._steps, self._taken = self._steps + 1, self._taken + Part(record.seconds, record.wait_seconds)
         for name, part in record.parts.items():
             self._parts[name] += part
+        self._own = tuple(map(sum, zip(self._own, record.own_seconds))) if self._own else record.own_seconds
 
     def _tell(self, text: str, due: bool) -> None:
         if self._terminal is not None:
@@ -165,13 +168,14 @@ class Progress:
         LOGGER.info("%s", text)
 
 
-def line_of(newest: StepRecord, steps: int, taken: Part) -> str:
-    """`taken`: by so many steps."""
+def line_of(newest: StepRecord, steps: int, taken: Part, own: Sequence[float] = ()) -> str:
+    """`taken`: by so many steps. `own`: of that by each of several processes alone."""
     parts = [f"step {newest.step}"]
     parts += [f"loss {newest.loss:.4f}"] if newest.loss is not None else []
     parts += [f"norm {newest.gradient_norm:.3g}"] if newest.gradient_norm is not None else []
     parts += [f"lr {newest.rate:.3g}", f"{taken.seconds / steps:.3g} s/step"]
     parts += [f"{min(taken.wait_seconds / taken.seconds, 1):.0%} waiting for NVMe"] if taken.seconds > 0 else []
+    parts += [slowest(own)] if own and min(own) > 0 else []
     parts += [f"committed {newest.committed}"] if newest.committed is not None else []
     if newest.updated_again:
         parts.append("updated again")
@@ -179,6 +183,13 @@ def line_of(newest: StepRecord, steps: int, taken: Part) -> str:
         scale = f", loss scale {newest.loss_scale:g}" if newest.loss_scale is not None else ""
         parts.append("skipped: a gradient is not finite" + scale)
     return "  ".join(parts)
+
+
+def slowest(own: Sequence[float]) -> str:
+    """Whom the others wait for."""
+    most = max(own)
+    ahead = most / min(own) - 1
+    return f"ranks level within {ahead:.0%}" if ahead < LEVEL else f"rank {own.index(most)} slowest, by {ahead:.0%}"
 
 
 def line_of_parts(newest: StepRecord, steps: int, parts: Mapping[str, Part]) -> str:

@@ -32,7 +32,8 @@ class StepRecord:
     """`step`: engine.global_steps behind it. `samples`: rows of all steps of a model, over all its lives, with those
     that were skipped. Seconds and bytes are from the end of the step before to the end of this one. `losses`: of the
     micro-batches that engine.backward() had; none where the program called loss.backward(). `loss_scale`: of the next
-    step, in fp16. `rate`: of the first group, in this step. `parts`: with wall_clock_breakdown."""
+    step, in fp16. `rate`: of the first group, in this step. `parts`: with wall_clock_breakdown. `own_seconds`: of each of
+    several processes, until its update began, which waits for all."""
 
     step: int
     updated: bool = True
@@ -50,6 +51,7 @@ class StepRecord:
     write_bytes: int = 0
     memory: Memory = Memory()
     parts: Mapping[str, Part] = field(default_factory=dict)
+    own_seconds: tuple[float, ...] = ()
 
     @functools.cached_property
     def loss(self) -> float | None:
@@ -65,18 +67,23 @@ class StepMeter:
         self._core, self._watch = core, watch
         self._losses: list[torch.Tensor] = []  # of the micro-batches of this step
         self._committed: int | None = None
+        self.own_seconds = 0.0
         self.begin()
 
     def begin(self) -> None:
         """Seconds and bytes are counted from now on."""
         self._at, self._figures = time.monotonic(), figures_of(self._core)
 
+    def begin_update(self) -> None:
+        """What this process does by itself in this step is done: `own_seconds` are known."""
+        self.own_seconds = time.monotonic() - self._at
+
     def loss(self, loss: torch.Tensor) -> None:
         """Of a micro-batch."""
         self._losses.append(loss.detach().clone())  # which the program may change
 
-    def measure(self, step: int, report: UpdateReport, rate: float, scale: LossScale | None, batch: int, samples: int
-                ) -> StepRecord:
+    def measure(self, step: int, report: UpdateReport, rate: float, scale: LossScale | None, batch: int, samples: int,
+                own_seconds: tuple[float, ...] = ()) -> StepRecord:
         """Of the step that has just ended. REQUIRES: one call for each step."""
         losses, self._losses = self._losses, []
         before, at = self._figures, self._at
@@ -90,7 +97,7 @@ class StepMeter:
             max(now.waited_ns - before.waited_ns, 0) / 1e9, max(now.read_bytes - before.read_bytes, 0),
             max(now.write_bytes - before.write_bytes, 0),
             Memory(now.host_bytes, now.host_uses, now.nvme_bytes, now.device_bytes, self._of_torch()),
-            self._watch.take())
+            self._watch.take(), own_seconds)
 
     def _of_torch(self) -> int:
         device = self._core.device

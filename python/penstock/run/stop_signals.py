@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -24,7 +25,7 @@ class StopSignals:
         self.asked_by: int | None = None  # the signal; None: the training goes on
         self.computes_in: int | None = None  # the thread whose steps are ended
         self.left_to_caller = False
-        self._agreed: list[int | None] | None = None  # of several processes, behind their newest step
+        self._agreed: Sequence[int | None] | None = None  # of several processes, behind their newest step
         self._before: dict[int, Any] = {}  # handlers, by the signals that were taken
         self._process = os.getpid()
         self._main = threading.main_thread().ident
@@ -61,7 +62,7 @@ class StopSignals:
             return self.asked_by
         return next((each for each in self._agreed if each is not None), None)
 
-    def agree(self, wishes: list[int | None]) -> None:
+    def agree(self, wishes: Sequence[int | None]) -> None:
         """`asked_by` of all processes, as they end a step."""
         self._agreed = wishes
         if self.ends is not None:

@@ -27,6 +27,7 @@ TEST(SessionKeys, FillTheMembersThatTheyName) {
     take_settings(R"({"run.name": "mine", "memory.prefetch_depth": 5, "memory.host_budget": "1GiB",
                       "zero_optimization.offload_param.device": "cpu", "run.commit_every": 3,
                       "run.update_order": "within", "run.deferred_share": 0.25, "run.verify": "sample",
+                      "run.sum_order": "ranks_first",
                       "memory.fill_host_budget": true, "run.threads": 0})",
                   options);
     EXPECT_EQ(options.job, "mine");
@@ -36,6 +37,7 @@ TEST(SessionKeys, FillTheMembersThatTheyName) {
     EXPECT_EQ(options.residency.states, zero::Tier::nvme);
     EXPECT_EQ(options.durability, zero::Durability{3});
     EXPECT_EQ(options.update_order, zero::UpdateOrder::within);
+    EXPECT_EQ(options.ranks.sum_order, zero::SumOrder::ranks_first);
     EXPECT_EQ(options.deferred_share, 0.25);
     EXPECT_EQ(options.verify, store::VerifyScope::sample);
     EXPECT_TRUE(options.fill_host_budget);
