@@ -73,6 +73,23 @@ def test_the_launcher_of_the_package_starts_it():
     assert "shared by 2 ranks" in outputs[0] and "sums over 2 ranks" in outputs[0]
 
 
+@pytest.mark.parametrize("problem, error, words", [
+    ("code: -98, name: EADDRINUSE", penstock.UsageError, "MASTER_PORT 29500 is in use on this host.*--master_port"),
+    ("connection reset", penstock.PeerError, "2 processes .* could not be joined at no.such.host:29500: connection reset")])
+def test_processes_that_cannot_be_joined_are_told_why(problem, error, words, monkeypatch, caplog):
+    from penstock.ranks import group
+
+    def fails(*_, **__):
+        raise RuntimeError(problem)
+
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "no.such.host", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(group.dist, "init_process_group", fails)
+    with pytest.raises(error, match=words):
+        group.joined()
+    assert "MASTER_ADDR no.such.host is not known to this host" in caplog.text
+
+
 def test_one_process_alone_is_one_rank():
     codes, outputs, _ = ended([subprocess.Popen(RANKS, env={**os.environ, "PYTHONPATH": str(PACKAGE)}, text=True,
                                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)])

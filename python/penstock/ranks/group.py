@@ -3,7 +3,10 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import logging
 import os
+import socket
+import time
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -43,13 +46,35 @@ def joined(deadline: timedelta = DEADLINE) -> None:
                              f"{'is' if len(missing) == 1 else 'are'} not set: start the processes by torchrun or `penstock "
                              "launch`; or say penstock.initialize(ranks=False): each trains alone then, in a directory of "
                              "its own")
+        began = time.monotonic()
+        _look_for(os.environ["MASTER_ADDR"], deadline)
         try:
             dist.init_process_group("gloo", timeout=deadline)
         except (RuntimeError, ValueError) as problem:
-            raise PeerError(f"not all {os.environ['WORLD_SIZE']} processes that the launcher speaks of have come within "
-                            f"{deadline.total_seconds():.0f} s: {problem}") from problem
+            raise _not_joined(problem, time.monotonic() - began >= deadline.total_seconds(), deadline) from problem
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+
+
+def _look_for(host: str, deadline: timedelta) -> None:
+    """Of a cluster's it may become known later: torch tries again, and says nothing."""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError as problem:
+        logging.getLogger("penstock").warning(
+            "MASTER_ADDR %s is not known to this host (%s); it is tried again for %.0f s: where the name is wrong, stop this "
+            "process and say another one", host, problem.strerror, deadline.total_seconds())
+
+
+def _not_joined(problem: Exception, late: bool, deadline: timedelta) -> PeerError | UsageError:
+    count, place = os.environ["WORLD_SIZE"], f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    if "EADDRINUSE" in str(problem) or "already in use" in str(problem):
+        return UsageError(f"MASTER_PORT {os.environ['MASTER_PORT']} is in use on this host, by another program or another "
+                          "training: give the launcher another one (--master_port)")
+    if late:
+        return PeerError(f"not all {count} processes that the launcher speaks of have come to {place} within "
+                         f"{deadline.total_seconds():.0f} s: {problem}")
+    return PeerError(f"the {count} processes that the launcher speaks of could not be joined at {place}: {problem}")
 
 
 def left() -> None:
