@@ -113,7 +113,7 @@ TEST_F(CPlanTest, APlanOfRanksIsOfEachAndSaysWhatGoesBetweenThem) {
     EXPECT_EQ(ask_ranks(2, 0, 1), PENSTOCK_OK) << caller.error.message;
     caller.options.gradients = PENSTOCK_GRADIENTS_NVME;
     EXPECT_EQ(ask_ranks(2, 0, 1), PENSTOCK_USAGE);
-    EXPECT_STREQ(caller.error.message, "gradients on NVMe with 2 ranks comes later: leave it out");
+    EXPECT_STREQ(caller.error.message, "gradients \"nvme\" with 2 ranks comes later: leave it out");
 }
 
 TEST_F(CPlanTest, APlanThatDoesNotFitIsRefusedWithTheTableAndLeftAsItWas) {
