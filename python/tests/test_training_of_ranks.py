@@ -127,6 +127,12 @@ def within(engine):
     assert codes == [75, 75], errors
     steps = [max(each["step"] for each in of) if of else 0 for of in told(outputs)]
     assert steps[0] == steps[1], steps
+    codes, outputs, errors = ended(run(2, tmp_path / "two", 6, before="""
+def within(engine):  # a condition of one rank's own
+    if engine.global_steps == 4 and rank == 0:
+        engine.stop_after_step()
+"""))
+    assert codes == [75, 75] and [of[-1]["step"] for of in told(outputs)] == [4, 4], (codes, errors)
     codes, outputs, errors = ended(run(2, tmp_path / "two", 6))
     assert codes == [0, 0], errors
     assert bits(outputs) == [alone(2, tmp_path / "one", 6)[-1]["bits"]] * 2
