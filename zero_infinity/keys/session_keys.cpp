@@ -112,7 +112,7 @@ constexpr std::array key_list = {
             "it forecasts to be the fastest here",
             core_default<&CoreOptions::deferred_share>}
             .shared(obeyed),
-    KeySpec{"run.sum_order", choice, "(passes_first)", {}, all_words<SumOrder>, derived,
+    KeySpec{"run.sum_order", choice, "(passes_first)", {}, all_words<SumOrder>, free,
             "of several processes with several micro-batches each in a step: each adds up its own first, or each "
             "micro-batch is added over the processes as it ends",
             core<&CoreOptions::ranks, &RankOptions::sum_order>}
