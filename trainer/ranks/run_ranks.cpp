@@ -10,7 +10,7 @@ zero::Partition RunRanks::place() const noexcept {
 }
 
 int RunRanks::gpu(int gpus) const noexcept {
-    return several() && gpus > 0 ? static_cast<int>(joined_->place().local_rank) % gpus : 0;
+    return gpus > 0 ? static_cast<int>(joined_->place().local_rank) % gpus : 0;
 }
 
 zero::RankWays RunRanks::ways() const {

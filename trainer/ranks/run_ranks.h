@@ -22,6 +22,7 @@ class RunRanks {
     bool several() const noexcept { return place().ranks > 1; }
     bool speaks() const noexcept { return place().rank == 0; }
     // The GPU of this machine that it computes on, where there are `gpus`: its ranks have one each, by turns.
+    // REQUIRES: several().
     int gpu(int gpus) const noexcept;
     zero::RankWays ways() const;
     // Before the session has them.

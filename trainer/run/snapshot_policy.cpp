@@ -6,6 +6,7 @@
 #include "trainer/cli/console.h"
 #include "trainer/cli/progress_line.h"
 #include "trainer/cli/step_record.h"
+#include "zero_infinity/engine/session.h"
 #include "zero_infinity/ranks/communicator.h"
 
 #include <fmt/format.h>
@@ -55,6 +56,10 @@ SnapshotPolicy::SnapshotPolicy(SnapshotOptions options, engine::Session& session
       schedule_(options_.every),
       session_(session),
       console_(console) {}
+
+bool SnapshotPolicy::several() const {
+    return session_.ranks().ranks() > 1;
+}
 
 void SnapshotPolicy::remove_unfinished(const std::string& job) {
     if (!options_.planned) return;
@@ -146,9 +151,7 @@ void SnapshotPolicy::tell_ended() {
         } else if (copy.problem) {
             console_.warn(fmt::format("{} is no snapshot: {}", copy.path, *copy.problem));
         } else {
-            console_.info(
-                fmt::format("kept {} ({})", copy.path, copy.bytes > 0 ? bytes_text(copy.bytes) : "shared blocks"));
-            remove_old();
+            tell_kept(copy.path, copy.bytes);
         }
     }
 }
@@ -166,6 +169,10 @@ void SnapshotPolicy::tell_of_all(const zero::EndedSnapshot& own) {
     }
     std::uint64_t bytes = 0;
     for (const CopyWord& each : all) bytes += each.bytes;
+    tell_kept(path, bytes);
+}
+
+void SnapshotPolicy::tell_kept(const std::string& path, std::uint64_t bytes) {
     console_.info(fmt::format("kept {} ({})", path, bytes > 0 ? bytes_text(bytes) : "shared blocks"));
     remove_old();
 }

@@ -3,11 +3,17 @@
 
 #include "trainer/ckpt/snapshot_folder.h"
 #include "trainer/config/snapshot_options.h"
-#include "zero_infinity/engine/session.h"
 
 #include <cstdint>
 #include <functional>
 #include <string>
+
+namespace penstock::engine {
+class Session;
+}
+namespace penstock::zero {
+struct EndedSnapshot;
+}
 
 namespace penstock::trainer {
 
@@ -56,12 +62,13 @@ class SnapshotPolicy {
     void finish(std::int64_t step, RunEnd end, const std::function<bool()>& wanted);
 
    private:
-    bool several() const { return session_.ranks().ranks() > 1; }
+    bool several() const;
     void begin(std::int64_t step);
     bool is_there(const std::string& name);
     void wait(const std::function<bool()>& wanted);
     void tell_ended();
     void tell_of_all(const zero::EndedSnapshot& own);
+    void tell_kept(const std::string& path, std::uint64_t bytes);
     void remove_old();
 
     SnapshotOptions options_;

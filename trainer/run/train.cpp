@@ -47,7 +47,8 @@ TrainConfig config_of(const ConfigSource& source, const TrainRequest& request, c
     TrainConfig config = make_config(Settings::parse(source.text, source.file, source.overrides), ranks.place().ranks);
     for (const std::string& line : fit_to_ranks(config, flags_of(request))) console.info(line);
     check_outputs(config, request.config_file, request.trace.path);
-    config.session.device.index = ranks.gpu(static_cast<int>(torch::cuda::device_count()));
+    if (ranks.several() && config.session.device.kind == zero::DeviceKind::cuda)  // else no GPU is asked for anything
+        config.session.device.index = ranks.gpu(static_cast<int>(torch::cuda::device_count()));
     return config;
 }
 
