@@ -55,8 +55,10 @@ class Store(Said):
     update_order: When units are updated, to the same bits; docs/settings.md has a table of the three.
     deferred_share: Of what updates within backward move, the share that every step leaves to the next one's forward, 0
         to 1; "auto": so much that forward and backward each have as much to move as to compute.
-    sum_order: Of several processes, each with several micro-batches in a step: each adds up its own first ("passes_first"),
-        or each micro-batch is added over the processes as it ends ("ranks_first"). Rounds otherwise.
+    sum_order: Of several processes. "passes_first": each adds up its micro-batches, and its own sums of all units stay in
+        memory until the step. "ranks_first": each micro-batch is added over the processes while its backward runs; memory
+        has a process's own sums of two units. With several micro-batches a step it rounds otherwise, and takes as many
+        times the bytes. None: what `zero_optimization.stage` of a configuration says, "ranks_first" from 2 on.
     verify: How much of the store is read and compared with its hashes when it is opened.
     snapshots: Memory for copies is planned, which checkpoints need.
     codec: How weights and states of 16-bit models are encoded: "split", "plain_bf16", "plain_fp16" or "compact",
@@ -94,7 +96,7 @@ class Store(Said):
     commit_steps: int = setting("run.commit_every", 1)
     update_order: UpdateOrder = setting("run.update_order", "after_backward")
     deferred_share: float | Literal["auto"] = setting("run.deferred_share", 0.0)
-    sum_order: Literal["passes_first", "ranks_first"] = setting("run.sum_order", "passes_first")
+    sum_order: Literal["passes_first", "ranks_first"] | None = setting("run.sum_order", None)
     verify: Literal["all", "sample", "none"] = setting("run.verify", "all")
     snapshots: bool = True
     codec: str | None = setting("memory.codec", None, lambda word: word if word == "compact" else None, apart=True)
@@ -182,7 +184,8 @@ def settings_of(store: Store, **instead: Any) -> str:
     for each in fields(Store):
         if "key" in each.metadata and not each.metadata["apart"]:
             value = instead.get(each.name, getattr(store, each.name))
-            told[each.metadata["key"]] = bool(value) if isinstance(each.default, bool) else value
+            if value is not None:
+                told[each.metadata["key"]] = bool(value) if isinstance(each.default, bool) else value
     return json.dumps(told, default=lambda number: number.item())  # of NumPy, of torch
 
 

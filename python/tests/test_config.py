@@ -99,6 +99,18 @@ def test_old_spellings_are_read():
     assert became["zero_optimization.cpu_offload"] == 'zero_optimization.offload_optimizer.device "cpu"'
 
 
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_from_stage_2_on_processes_keep_no_gradients_of_their_own(stage):
+    config = {"zero_optimization": {"stage": stage}}
+    by_stage = "ranks_first" if stage >= 2 else None
+    for given in ("/nvme/run", penstock.Store("/nvme/run")):
+        assert read_config(config).store_at(given).sum_order == by_stage
+    said = penstock.Store("/nvme/run", sum_order="passes_first")
+    assert read_config(config).store_at(said).sum_order == "passes_first"
+    config["run"] = {"sum_order": "passes_first", "swap_directory": "/nvme/run"}
+    assert read_config(config).store_at(None).sum_order == "passes_first"
+
+
 @pytest.mark.parametrize("device, kept", [("none", "cpu"), ("cpu", "cpu"), ("nvme", "nvme"), ("auto", "cpu")])
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_any_stage_keeps_things_where_the_offload_sections_say(stage, device, kept):

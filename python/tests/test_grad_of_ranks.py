@@ -27,7 +27,8 @@ directory, share = sys.argv[1], int(sys.argv[2])
 torch.manual_seed(7)
 model = nn.Sequential(nn.Linear(20, 300), nn.LayerNorm(300), nn.ReLU(), nn.Linear(300, 300), nn.Linear(300, 5))
 module, optimizer, *_ = penstock.initialize(
-    model, torch.optim.AdamW(model.parameters(), lr=1e-2), store=penstock.Store(directory, tile_elements=4096))
+    model, torch.optim.AdamW(model.parameters(), lr=1e-2),
+    store=penstock.Store(directory, tile_elements=4096, sum_order="ranks_first"))  # whose ranks keep sums of two units
 parameters = list(model.parameters())
 
 def say(**what):

@@ -95,6 +95,14 @@ void derive_update_order(Settings& settings) {
                     std::string(word_of(unclipped ? zero::UpdateOrder::within : zero::UpdateOrder::after_backward)));
 }
 
+// Of one process nothing is said: what it commits is the same as before there were several.
+void derive_sum_order(Settings& settings, std::int64_t ranks) {
+    constexpr auto key = "run.sum_order";
+    if (ranks == 1 || settings.has(key)) return;
+    const bool at_once = settings.integer("zero_optimization.stage") >= 2;
+    settings.derive(key, std::string(word_of(at_once ? zero::SumOrder::ranks_first : zero::SumOrder::passes_first)));
+}
+
 // A sample takes a pass over the weights per token: a short run does not end in a long one.
 void derive_sample(Settings& settings) {
     constexpr auto key = "run.sample.tokens";
@@ -185,6 +193,7 @@ Settings with_derived(Settings settings, std::int64_t ranks) {
     derive_gradient_type(settings);
     derive_update_order(settings);
     derive_deferred_share(settings);
+    derive_sum_order(settings, ranks);
     derive_sample(settings);
     constexpr auto directories = "run.swap_directory";
     std::vector<SettingDirectory> found = swap_directories(settings);

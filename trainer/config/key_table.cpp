@@ -184,7 +184,10 @@ constexpr std::array key_list = {
     KeySpec{"bf16.enabled", boolean, "false", {}, {}, layout,
             "compute in bf16 with an exact fp32 master (codec `split`); else all in fp32 (codec `plain_fp32`)"}
             .shared({.effect = Effect::obeyed, .automatic = "false"}),
-    KeySpec{"zero_optimization.stage", integer, "3", {3, 3}, {}, free, "stage 3 is the only one so far"}
+    KeySpec{"zero_optimization.stage", integer, "3", {0, 3}, {}, free,
+            "weights and states are where the offload sections say, at any stage. Of several processes each has all "
+            "weights in host memory so far, and 1/N of the states; with 0 and 1 it has its own gradients of all units "
+            "besides, with 2 and 3 of two"}
             .shared({.effect = Effect::translated,
                      .why = "any stage is as the offload sections say; of several processes as stage 2",
                      .fallback = "0", .range = {0, 3}}),

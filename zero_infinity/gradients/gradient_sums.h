@@ -13,6 +13,7 @@
 #include "zero_infinity/gradients/shard_sums.h"
 #include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/optimizer/gradient.h"
+#include "zero_infinity/order/closing_order.h"
 #include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/ranks/communicator.h"
 #include "zero_infinity/threads/workers.h"
@@ -20,6 +21,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,13 +39,15 @@ struct GradientSumsOptions {
     Driver* driver = nullptr;
     Workers* workers = nullptr;
     bool lends_again = true;  // what lend() takes of one unit is written, too
+    MoreMemoryLimit more;     // of GradientMemory::two_units (host_sums.h)
     Lane* lane = nullptr;     // to other ranks; null: what is summed here are the sums of all
 };
 
 // Compute thread only. Addends come from the client, in its order; a device with memory of its own sums them there.
 // GradientMemory::one_unit: units share memory, which a unit has from its first gradient until give_back(); calls that
 // want more of them at once are refused by a check. GradientMemory::nvme: what a call needs is read, which blocks; a
-// unit's sums are written once another unit's are added to.
+// unit's sums are written once another unit's are added to. GradientMemory::two_units: what a rank has summed of a unit
+// goes to the sums of all ranks while the pass goes on.
 //
 // A unit's whole range is summed, its shard is normed and lent: the same elements with one rank. With more, reduce()
 // adds what the ranks have summed, and each has its shard of that; every rank makes the same calls then.
@@ -105,9 +109,15 @@ class GradientSums {
     };
     Reach reach() const noexcept { return reach_; }
     void await_addends() noexcept { reach_ = Reach::own; }  // a pass begins that brings some to any of them
+    // Of GradientMemory::two_units. begin_closing(): from here to reduce() each addend may close units that come before
+    // its own in this order, which is the same on all ranks, and they are averaged over the ranks.
+    bool closes() const noexcept { return options_.memory == GradientMemory::two_units; }
+    bool is_closing() const noexcept { return closing_.begun(); }
+    std::vector<ClosingTurn> closing_behind(std::span<const Visit> visits) const { return closing_.behind(visits); }
+    void begin_closing(std::span<const ClosingTurn> turns) { closing_.begin(turns); }
     // What each has summed since the last time is averaged over them, unit by unit, and new sums begin. REQUIRES:
-    // add_borrowed() came after the last addend.
-    void reduce();
+    // add_borrowed() came after the last addend; is_closing(), where it closes().
+    void reduce(Communicator& communicator);
     // The ranks hear what came to which of them. REQUIRES: the same, reduce() came behind the last addend, if any did.
     void lay_out(Communicator& communicator);
     // Of all ranks' gradients, where fresh ones are zero; defined order: gradient_norm.h. The ranks hear of each
@@ -152,6 +162,11 @@ class GradientSums {
 
     // Of several ranks.
     void to_own(std::uint32_t unit);  // an addend may come to it
+    void add_over_ranks(std::uint32_t unit);
+    void add_late(Communicator& communicator);
+    void make_room(std::uint32_t unit);
+    void make_whole(std::uint32_t unit);
+    void empty_slots();
     void hear_what_came(Communicator& communicator);
 
     void count(std::uint32_t unit, Workers& workers);
@@ -166,6 +181,8 @@ class GradientSums {
     DeviceGradients device_;
     GradientNorm norm_;
     Reach reach_ = Reach::none;
+    ClosingOrder closing_;
+    std::deque<std::uint32_t> leaving_;  // in slots, on their way to the sums of all ranks
 };
 
 }  // namespace penstock::zero

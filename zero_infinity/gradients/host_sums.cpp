@@ -10,9 +10,17 @@
 namespace penstock::zero {
 
 HostSums::HostSums(const ModelLayout& layout, const HostSumsOptions& options, pool::PinnedPool& pool)
-    : layout_(&layout), options_(options), units_(layout.unit_count()) {
+    : layout_(&layout),
+      options_(options),
+      shares_(shares_gradients(layout, options.type, options.memory)),
+      units_(layout.unit_count()),
+      more_(options.more) {
     place_parameters();
     take_memory(pool);
+}
+
+bool HostSums::has(GradientMemory memory, std::uint32_t unit) const noexcept {
+    return options_.memory == memory && shares_[unit];
 }
 
 void HostSums::place_parameters() {
@@ -29,7 +37,6 @@ void HostSums::place_parameters() {
                 offset_bytes += pool::whole_granules(spec.numel() * bytes_of(type()));
         }
         sums.bytes = unit_gradient_bytes(*layout_, index, type());
-        sums.shared = options_.memory == GradientMemory::one_unit && may_share_gradients(*layout_, index, type());
     }
 }
 
@@ -45,7 +52,7 @@ void HostSums::take_memory(pool::PinnedPool& pool) {
     for (std::uint32_t index = 0; index < units_.size(); ++index) {
         Unit& unit = units_[index];
         if (unit.bytes == 0) continue;
-        if (options_.memory == GradientMemory::all_units || !may_share_gradients(*layout_, index, type())) {
+        if (!shares_[index]) {
             unit.memory = lease(pool, unit.bytes);
             continue;
         }
@@ -55,6 +62,10 @@ void HostSums::take_memory(pool::PinnedPool& pool) {
     if (sharing.empty()) return;
     const std::uint64_t bytes = largest * std::min<std::uint64_t>(sharing.size(), gradients_at_once(options_.memory));
     std::byte* memory = lease(pool, bytes);
+    if (options_.memory == GradientMemory::two_units) {
+        for (std::uint64_t at = 0; at < bytes; at += largest) slots_.push_back(memory + at);
+        return;
+    }
     if (options_.memory == GradientMemory::nvme) {
         spilled_.emplace(SpilledSumsDeps{.layout = layout_,
                                          .units = std::move(sharing),
@@ -70,6 +81,7 @@ void HostSums::take_memory(pool::PinnedPool& pool) {
 
 void HostSums::orphan() noexcept {
     for (pool::Lease& lease : leases_) lease.orphan();
+    more_.orphan();
 }
 
 // ---------------------------------------------------------------- what lies there
@@ -113,9 +125,14 @@ void HostSums::clear_gaps(std::uint32_t unit, const GradientLedger& came) {
 
 // ---------------------------------------------------------------- memory that units share
 
+bool HostSums::is_there(std::uint32_t unit) const noexcept {
+    if (has(GradientMemory::one_unit, unit)) return holder_ == unit;
+    return units_[unit].memory != nullptr || !has(GradientMemory::two_units, unit);
+}
+
 // The sums that were there have been updated with.
 void HostSums::hold(std::uint32_t unit) {
-    if (!units_[unit].shared) return;
+    if (!has(GradientMemory::one_unit, unit)) return;
     PENSTOCK_CHECK(is_there(unit) || !holder_,
                    "gradients of unit {} while memory, which is that of one unit, has those of unit {}, which is not "
                    "updated yet",
@@ -125,6 +142,23 @@ void HostSums::hold(std::uint32_t unit) {
 
 void HostSums::let_go(std::uint32_t unit) noexcept {
     if (holder_ == unit) holder_.reset();
+}
+
+bool HostSums::take_slot(std::uint32_t unit) {
+    if (slots_.empty()) return false;
+    units_[unit].memory = slots_.back();
+    units_[unit].in_slot = true;
+    slots_.pop_back();
+    return true;
+}
+
+void HostSums::leave_slot(std::uint32_t unit) {
+    slots_.push_back(std::exchange(units_[unit].memory, nullptr));
+    units_[unit].in_slot = false;
+}
+
+void HostSums::keep(std::uint32_t unit) {
+    units_[unit].memory = more_.take(units_[unit].bytes, layout_->unit(unit).spec().name);
 }
 
 // ---------------------------------------------------------------- sums that leave

@@ -1,9 +1,10 @@
 // Gradients in host memory: one flat range per unit, then one per borrowed parameter. Memory of a unit's own, memory
-// that units share, or slots whose sums leave for NVMe.
+// that units share, or slots whose sums leave for NVMe or for the other ranks.
 #pragma once
 
 #include "pinned_pool/pinned_pool.h"
 #include "zero_infinity/gradients/gradient_ledger.h"
+#include "zero_infinity/gradients/more_memory.h"
 #include "zero_infinity/gradients/spilled_sums.h"
 #include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/optimizer/gradient.h"
@@ -23,6 +24,7 @@ struct HostSumsOptions {
     // Of GradientMemory::nvme: who moves them, which is not called before the first gradient.
     store::Spill* spill = nullptr;
     Driver* driver = nullptr;
+    MoreMemoryLimit more;  // of GradientMemory::two_units: what units may take beside the slots
 };
 
 // Compute thread only. Everything outlives it, but for the driver, which ends before its memory.
@@ -31,7 +33,7 @@ struct HostSumsOptions {
 // tiles. With one rank these are the same elements in the same memory.
 class HostSums {
    public:
-    // Takes its leases here, and reserves room on disk; allocates no memory later.
+    // Takes its leases here, and reserves room on disk; allocates no memory later, but for keep().
     HostSums(const ModelLayout& layout, const HostSumsOptions& options, pool::PinnedPool& pool);
     HostSums(const HostSums&) = delete;
     HostSums& operator=(const HostSums&) = delete;
@@ -55,10 +57,18 @@ class HostSums {
     // What no gradient came to, and the padding, becomes zero. REQUIRES: the same
     void clear_gaps(std::uint32_t unit, const GradientLedger& came);
 
+    // Of the kinds that are in host memory or not there at all.
+    bool is_there(std::uint32_t unit) const noexcept;
     // Of GradientMemory::one_unit. hold(): the unit has the memory, if it is of those that share it; no other has.
-    bool is_there(std::uint32_t unit) const noexcept { return !units_[unit].shared || holder_ == unit; }
     void hold(std::uint32_t unit);
     void let_go(std::uint32_t unit) noexcept;
+
+    // Of GradientMemory::two_units. By unit: those that share the two slots.
+    const std::vector<bool>& shares() const noexcept { return shares_; }
+    bool is_in_slot(std::uint32_t unit) const noexcept { return units_[unit].in_slot; }
+    bool take_slot(std::uint32_t unit);   // false: none is free. REQUIRES: it is not there, and shares them
+    void leave_slot(std::uint32_t unit);  // REQUIRES: is_in_slot()
+    void keep(std::uint32_t unit);        // has memory of its own for good. REQUIRES: as take_slot()
 
     // Of GradientMemory::nvme. Its sums have no place of their own in host memory.
     bool leaves(std::uint32_t unit) const noexcept { return spilled_ && spilled_->has(unit); }
@@ -84,8 +94,9 @@ class HostSums {
         std::byte* memory = nullptr;  // own flat range, then the borrowed ones, each at a granule
         std::uint64_t bytes = 0;
         std::vector<Place> places;  // own, then borrowed, as ParameterId counts
-        bool shared = false;        // that memory is holder_'s
+        bool in_slot = false;
     };
+    bool has(GradientMemory memory, std::uint32_t unit) const noexcept;  // shares memory of that kind
 
     void place_parameters();
     void take_memory(pool::PinnedPool& pool);
@@ -94,10 +105,13 @@ class HostSums {
     // Constant after construction.
     const ModelLayout* layout_;
     HostSumsOptions options_;
+    std::vector<bool> shares_;  // by unit: memory with others
     std::vector<pool::Lease> leases_;
     std::vector<Unit> units_;
 
     std::optional<std::uint32_t> holder_;  // of one_unit: whose sums the shared memory has
+    std::vector<std::byte*> slots_;        // of two_units: those that are free
+    MoreMemory more_;                      // of two_units: what is kept beside them
     std::optional<SpilledSums> spilled_;   // of nvme, where any leave
     std::optional<std::uint32_t> opened_;  // of them, the one that was changed last
 };

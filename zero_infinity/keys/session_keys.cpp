@@ -112,11 +112,14 @@ constexpr std::array key_list = {
             "it forecasts to be the fastest here",
             core_default<&CoreOptions::deferred_share>}
             .shared(obeyed),
-    KeySpec{"run.sum_order", choice, "(passes_first)", {}, all_words<SumOrder>, free,
-            "of several processes with several micro-batches each in a step: each adds up its own first, or each "
-            "micro-batch is added over the processes as it ends",
+    KeySpec{"run.sum_order", choice, "(ranks_first from zero_optimization.stage 2 on, else passes_first)", {},
+            all_words<SumOrder>, free,
+            "of several processes: each adds up its micro-batches, and its own sums of all units stay in memory until "
+            "the step; or each micro-batch is added over the processes while its backward runs, and memory has a "
+            "process's own sums of two units. With several backwards a step the second rounds otherwise, and takes as "
+            "many times the bytes over the wire",
             core<&CoreOptions::ranks, &RankOptions::sum_order>}
-            .shared({.effect = Effect::obeyed, .fallback = "\"passes_first\""}),
+            .shared({.effect = Effect::obeyed, .fallback = "(ranks_first from stage 2 on, else passes_first)"}),
     KeySpec{"run.verify", choice, "", {}, all_words<store::VerifyScope>, free,
             "how much of the checkpoint is read and checked before a resumed run writes; damage found then is survived "
             "by going back a commit",

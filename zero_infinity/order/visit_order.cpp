@@ -66,7 +66,7 @@ void VisitOrder::end() {
         next = std::move(current_);
         return;
     }
-    next = std::move(made_);
+    next = std::exchange(made_, {});
     if (!place_.as_expected) return;
     next.insert(next.end(), current_.begin() + static_cast<std::ptrdiff_t>(place_.next), current_.end());
 }

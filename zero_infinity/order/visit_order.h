@@ -39,6 +39,7 @@ class VisitOrder {
     // through what was expected of it, also the rest of that.
     void end();
 
+    std::span<const Visit> made() const noexcept { return made_; }  // in this pass so far
     std::span<const Visit> expected(Pass pass) const noexcept { return expected_[index(pass)]; }
     std::span<const Visit> ahead() const noexcept;  // the visits after the last one; valid until the next call
     const OrderCounts& counts() const noexcept { return counts_; }

@@ -25,14 +25,31 @@ bool may_share_gradients(const ModelLayout& layout, std::uint32_t unit, PlaneTyp
     return !layout.stays(unit) && unit_gradient_bytes(layout, unit, type) == own_gradient_bytes(own, type);
 }
 
+std::vector<bool> shares_gradients(const ModelLayout& layout, PlaneType type, GradientMemory memory) {
+    std::vector<bool> shares(layout.unit_count());
+    if (memory == GradientMemory::all_units) return shares;
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        const UnitSpec& spec = layout.unit(unit).spec();
+        if (memory == GradientMemory::two_units)
+            shares[unit] = layout.unit(unit).tile_count() > 0 && !spec.resident && spec.borrowed.empty();
+        else
+            shares[unit] = may_share_gradients(layout, unit, type);
+    }
+    if (memory == GradientMemory::two_units)
+        for (const UnitLayout& unit : layout.units())
+            for (const BorrowedSpec& borrowed : unit.spec().borrowed) shares[borrowed.owner] = false;
+    return shares;
+}
+
 std::uint64_t gradient_bytes(const ModelLayout& layout, PlaneType type, GradientMemory memory) {
+    const std::vector<bool> shares = shares_gradients(layout, type, memory);
     std::uint64_t bytes = 0;
     std::uint64_t largest = 0;
     std::uint64_t sharing = 0;
     for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
         const std::uint64_t own = unit_gradient_bytes(layout, unit, type);
         if (own == 0) continue;
-        if (memory == GradientMemory::all_units || !may_share_gradients(layout, unit, type)) {
+        if (!shares[unit]) {
             bytes += own;
             continue;
         }

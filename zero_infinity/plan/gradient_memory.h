@@ -6,6 +6,7 @@
 #include "zero_infinity/plan/memory_plan.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace penstock::zero {
 
@@ -25,9 +26,12 @@ std::uint64_t unit_gradient_bytes(const ModelLayout& layout, std::uint32_t unit,
 // Whether its memory may be another unit's between its uses. Not that of units which hand theirs on later than the next
 // unit's come: what is lent to an owner, or updated after all passes.
 bool may_share_gradients(const ModelLayout& layout, std::uint32_t unit, PlaneType type);
+// By unit: the same, with that memory. Of two_units: whose sums a pass makes whole before it ends; not what is lent to
+// an owner or comes to it, nor what is visited at no time of its own.
+std::vector<bool> shares_gradients(const ModelLayout& layout, PlaneType type, GradientMemory memory);
 // So many of those units have theirs in host memory.
 constexpr std::uint64_t gradients_at_once(GradientMemory memory) noexcept {
-    return memory == GradientMemory::nvme ? 2 : 1;  // one is computed while the other is written
+    return memory == GradientMemory::one_unit ? 1 : 2;  // one is computed while the other is on its way
 }
 
 }  // namespace penstock::zero

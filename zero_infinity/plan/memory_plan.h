@@ -60,8 +60,9 @@ constexpr auto words_of(GradientTier) noexcept {
 // those that borrow.
 enum class GradientMemory : std::uint8_t {
     all_units,
-    one_unit,  // each is updated before the next one's first gradient
-    nvme,      // of two units; the others' are on NVMe until they are added to, or updated with
+    one_unit,   // each is updated before the next one's first gradient
+    nvme,       // of two units; the others' are on NVMe until they are added to, or updated with
+    two_units,  // of several ranks: the others' are added over the ranks as soon as a pass has made them
 };
 
 // What copying a snapshot takes: two of the longest extents.

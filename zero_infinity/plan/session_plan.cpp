@@ -93,6 +93,7 @@ CoreOptions for_ranks(CoreOptions options, std::uint32_t ranks) {
     options.clips = false;
     options.deferred_share = 0;
     options.residency.weights = Tier::host;
+    if (options.ranks.sum_order == SumOrder::ranks_first) options.gradient_memory = GradientMemory::two_units;
     return options;
 }
 

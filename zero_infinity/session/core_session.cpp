@@ -122,6 +122,7 @@ void CoreSession::end_pass() {
     PENSTOCK_CHECK(s.stage != Stage::failed, "the session is used again after an exception");
     if (s.stage == Stage::ready) return;
     s.perform([&] {
+        if (s.pass == Pass::training) s.agree_on_closing();
         s.order.end();
         s.work->driver.end_pass();
         if (s.pass != Pass::training) return;
@@ -156,13 +157,13 @@ void CoreSession::make_owed_update(ParameterId parameter) {
 
 void CoreSession::add_gradient(ParameterId parameter, const GradientView& addend) {
     make_owed_update(parameter);
-    state_->change_sums([&] { state_->work->gradients.add(parameter, addend); });
+    state_->take_addend([&] { state_->work->gradients.add(parameter, addend); });
 }
 
 GradientSums::Open CoreSession::open_gradient(ParameterId parameter) {
     GradientSums::Open open;
     make_owed_update(parameter);
-    state_->change_sums([&] { open = state_->work->gradients.open(parameter); });
+    state_->take_addend([&] { open = state_->work->gradients.open(parameter); });
     return open;
 }
 

@@ -101,10 +101,21 @@ void CoreSession::State::end_addends() {
     if (plan->options.ranks.sum_order == SumOrder::ranks_first) add_over_ranks();
 }
 
+// Rank 0's: what others visit otherwise comes late, or as nothing.
+void CoreSession::State::agree_on_closing() {
+    GradientSums& gradients = work->gradients;
+    if (!gradients.closes() || gradients.is_closing()) return;
+    const std::vector<ClosingTurn> own = gradients.closing_behind(order.made());
+    std::vector<ClosingTurn> of_all(own.size() * ranks.ranks());
+    ranks.all_gather("the order of units", std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(of_all)));
+    gradients.begin_closing(std::span(of_all).first(own.size()));
+}
+
 void CoreSession::State::add_over_ranks() {
     if (work->gradients.reach() >= GradientSums::Reach::all) return;
     const auto start = Clock::now();
-    work->gradients.reduce();
+    agree_on_closing();
+    work->gradients.reduce(ranks);
     adding_over_ranks += Clock::now() - start;
 }
 

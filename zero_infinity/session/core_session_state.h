@@ -39,6 +39,8 @@ struct CoreSession::State final : StepHands {
     // Of several ranks: a training pass ends; what came until now is averaged over them, if it is not; and is whole.
     void end_addends();
     void add_over_ranks();
+    // In which order units are closed within this pass: all ranks call it at its first addend, or at its end.
+    void agree_on_closing();
     void lay_out_sums();
     ParameterMemory lent_sum(ParameterId parameter, GradientSums::Sum (GradientSums::*sum_of)(ParameterId));
     // No gradient of it may be skipped, which is known at the end alone.
@@ -100,6 +102,14 @@ struct CoreSession::State final : StepHands {
     void change_sums(Call call) {
         norm.reset();
         look_at_sums(call);
+    }
+    template <typename Call>
+    void take_addend(Call call) {
+        const bool in_training = stage == Stage::in_pass && pass == Pass::training;
+        change_sums([&] {
+            if (in_training) agree_on_closing();
+            call();
+        });
     }
 
     // Made by the opening, and constant from then on. The order is that of construction: what is below may be at what

@@ -125,6 +125,13 @@ std::string register_with_ring(aio::Io& io, const pool::PinnedPool& pool, std::u
     return io.register_memory(pool.ring_ranges());
 }
 
+// Of gradients that the plan has no room for.
+MoreMemoryLimit more_memory(const SessionPlan& plan) {
+    const pool::Budget& budget = plan.memory.budget;
+    const bool planned = plan.options.host_budget_bytes == planned_host_budget;
+    return {planned ? planned_host_budget : budget.limit_bytes() - budget.used_bytes(), plan.options.names.host_budget};
+}
+
 SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool,
                          Lane* lane)
     : workers(plan.options.worker_threads),
@@ -142,6 +149,7 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
                  .driver = &driver,
                  .workers = &workers,
                  .lends_again = !updates_at_once(plan.options),
+                 .more = more_memory(plan),
                  .lane = lane},
                 pool, *machine.device),
       driver({.io = &machine.open.io(),

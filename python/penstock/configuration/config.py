@@ -71,11 +71,17 @@ class Config:
     def store_at(self, given: Directories) -> Directories:
         """A directory of the caller's is kept as the configuration says; a Store is merged with it (merged.py)."""
         if given is None:
-            return self.store
+            return self.store and self._summed_by_stage(self.store)
         read = store_of(self.resolved["values"], ".")
         if isinstance(given, Store):
-            return merged_store(given, read, self.said, self.resolved["name"])
-        return replace(read, directories=given)
+            return self._summed_by_stage(merged_store(given, read, self.said, self.resolved["name"]))
+        return self._summed_by_stage(replace(read, directories=given))
+
+    def _summed_by_stage(self, store: Store) -> Store:
+        """From stage 2 on a process keeps no gradients of its own between micro-batches, as with DeepSpeed."""
+        if store.sum_order is not None or (self.resolved["values"]["zero_optimization.stage"] or 0) < 2:
+            return store
+        return replace(store, sum_order="ranks_first")
 
     def settings_with(self, given: Settings | None) -> Settings:
         """The same of the settings."""

@@ -36,11 +36,12 @@ def group_of(ranks: Any, own_core: bool = False) -> Group | None:
 
 def store_of_ranks(store: Store, ranks: int) -> Store:
     """What several ranks do not do yet is refused where it was asked for; what nobody asked for is left out."""
-    later = [name for name, asked in {"gradients": store.gradients == "nvme",
-                                      "resume_from": store.resume_from is not None}.items() if asked]
-    if later:
-        raise UsageError(f"Store({some(f'{name}=' for name in later)}) with {ranks} processes comes later: leave it "
-                         "out")
+    if store.resume_from is not None:
+        raise UsageError(f"Store(resume_from=) with {ranks} processes: a checkpoint of several is gone back to by "
+                         f"engine.load_checkpoint(), in a store of {ranks} processes that is new or their own; leave it out")
+    if store.gradients == "nvme":
+        raise UsageError(f"Store(gradients='nvme') with {ranks} processes comes later: leave it out; sum_order='ranks_first' "
+                         "keeps those of two units in memory, and of all units the process's part")
     return replace(store, snapshots=False, gradients="cpu")
 
 

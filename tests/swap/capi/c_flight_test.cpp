@@ -341,7 +341,7 @@ TEST(CFlightStuck, AfterTheLossWasReportedTheDescriptorIsQuiet) {
         Gate gate;
         CCaller caller;
         penstock_store_options options = caller.options();
-        options.deadline_ms = 20;
+        options.deadline_ms = 300;  // the store is made within it, on a busy machine, too
         caller.store = new penstock_store(store::open_store(&options, [&gate](const auto&, const auto&) {
             return aio::ChosenBackend{.backend = std::make_unique<StuckAndSignalling>(gate.closed), .note = {}};
         }));
@@ -355,7 +355,7 @@ TEST(CFlightStuck, WhatIsStuckBecomesAResultAndItsMemoryIsNeverGrantedAgain) {
         Gate gate;
         CCaller caller;
         penstock_store_options options = caller.options();
-        options.deadline_ms = 20;
+        options.deadline_ms = 300;  // the store is made within it, on a busy machine, too
         caller.store = new penstock_store(open_store(&options, gated(gate)));
         penstock_pool* pool = nullptr;
         penstock_pool_create(128 << 10, &pool, nullptr);

@@ -99,7 +99,8 @@ TEST(Settings, RefusesValuesOutOfRange) {
     EXPECT_NE(refusal_with(R"("model": {"layers": 0},)").find("from 1 to 10000"), std::string::npos);
     EXPECT_NE(refusal_with(R"("model": {"layers": -4},)").find("-4"), std::string::npos);
     EXPECT_NE(refusal_with(R"("optimizer": {"params": {"betas": [0.9, 1]}},)").find("betas"), std::string::npos);
-    EXPECT_NE(refusal_with(R"("zero_optimization": {"stage": 2},)").find("is 2 (an integer); expected 3"),
+    EXPECT_NE(refusal_with(R"("zero_optimization": {"stage": 4},)")
+                  .find("is 4 (an integer); expected an integer from 0 to 3"),
               std::string::npos);
     EXPECT_NE(refusal_with(R"("model": {"hidden": 1e30},)").find("1e+30"), std::string::npos);
     EXPECT_NE(refusal_with(R"("model": {"hidden": 18446744073709551615},)").find("model.hidden"), std::string::npos);

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace penstock::testing {
 namespace {
@@ -126,6 +127,23 @@ TEST_F(RankProgram, TrainOneModelWithTheRowsOfOneProcess) {
     EXPECT_NEAR(steps[0]["loss"], expected[0]["loss"], 1e-12) << "of the same weights and rows";
     for (std::size_t i = 1; i < 3; ++i) EXPECT_NEAR(steps[i]["loss"], expected[i]["loss"], 2e-3);
     EXPECT_EQ(steps[2]["tokens"], expected[2]["tokens"]);
+}
+
+// All micro-batches of a unit are one visit: whether a rank's own sums of all units stay or leave decides no bit.
+TEST_F(RankProgram, StagesHaveTheSameBits) {
+    std::vector<std::vector<json>> logs;
+    for (const char* stage : {"1", "2"}) {
+        const std::string run = fmt::format("stage{}", stage);
+        const Ended ended = train(2, {"--steps", "3", "--set", fmt::format("zero_optimization.stage={}", stage),
+                                      "--set", "gradient_accumulation_steps=2", "--set", "run.directory=" + run,
+                                      "--set", fmt::format("zero_optimization.offload_param.nvme_path={}.swap", run)});
+        ASSERT_EQ(ended.code, 0) << ended.errors;
+        logs.push_back(log(run));
+        ASSERT_EQ(logs.back().size(), 3U);
+        for (std::size_t step = 0; step < 3; ++step)
+            for (const char* what : {"loss", "grad_norm"})
+                EXPECT_EQ(logs.back()[step].at(what), logs.front()[step].at(what)) << run << ", " << what;
+    }
 }
 
 TEST_F(RankProgram, AreKilledAndStoppedAndGoOnToTheSameBits) {

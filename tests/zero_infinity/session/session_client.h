@@ -196,6 +196,7 @@ struct Setting {
     unsigned hash_threads = 0;       // for tiles of any length
     bool all_may_be_unused = false;  // Unused::skipped
     zero::SumOrder sum_order = zero::SumOrder::passes_first;
+    std::uint64_t host_budget = 32 << 20;
 };
 
 // Each of them with its updates after backward, and deferred.
@@ -261,7 +262,7 @@ inline zero::CoreOptions core_options(const std::string& directory, const Settin
     zero::CoreOptions options;
     options.swap_directories = {directory};
     options.job = "client";
-    options.host_budget_bytes = 32 << 20;
+    options.host_budget_bytes = setting.host_budget;
     options.prefetch_depth = setting.depth;
     options.tile_numel = 4096;
     options.residency = setting.residency;

@@ -68,10 +68,9 @@ std::string text_of_stages(const SessionPlan& plan, std::uint32_t ranks) {
     for (std::size_t stage = 0; stage < stages.size(); ++stage)
         text += fmt::format(" stage {} {}{}", stage, giga_text(stages[stage]), stage == 3 ? "\n" : ",");
     const auto taken = [](std::uint64_t bytes) { return giga_text(static_cast<double>(bytes)); };
-    return text +
-           fmt::format("taken of a rank here, at every stage:\n  {} of a device, {} of host memory, {} of NVMe\n",
-                       taken(plan.memory.device_bytes), taken(plan.memory.budget.used_bytes()),
-                       taken(plan.store_bytes()));
+    return text + fmt::format("taken of a rank here, with sums {}:\n  {} of a device, {} of host memory, {} of NVMe\n",
+                              word_of(plan.options.ranks.sum_order), taken(plan.memory.device_bytes),
+                              taken(plan.memory.budget.used_bytes()), taken(plan.store_bytes()));
 }
 
 // The nearest one that is there.

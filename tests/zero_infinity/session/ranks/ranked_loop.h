@@ -17,8 +17,10 @@ namespace penstock::testing {
 // N models in one process, each with the gradients of its rank.
 class RankedLoop {
    public:
-    RankedLoop(std::uint32_t ranks, zero::SumOrder order, zero::Unused unused) : order_(order) {
-        for (std::uint32_t rank = 0; rank < ranks; ++rank) loops_.emplace_back(units(unused));
+    RankedLoop(std::uint32_t ranks, zero::SumOrder order, zero::Unused unused)
+        : RankedLoop(ranks, order, units(unused)) {}
+    RankedLoop(std::uint32_t ranks, zero::SumOrder order, const std::vector<zero::UnitSpec>& all) : order_(order) {
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) loops_.emplace_back(all);
     }
 
     PlainLoop& of(std::uint32_t rank) { return loops_[rank]; }
