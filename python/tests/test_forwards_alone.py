@@ -4,7 +4,6 @@ from __future__ import annotations
 import copy
 import gc
 import os
-import subprocess
 import sys
 import weakref
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import forked
 import penstock
 import small_models as small
 from compare import adamw, seed
@@ -342,8 +342,8 @@ def test_a_process_that_is_killed_while_it_fills_the_store_leaves_nothing_in_the
             "first, asked = own.first_value, []\n"
             "own.first_value = lambda each: (asked.append(1), os._exit(9) if len(asked) > 5 else None, first(each))[2]\n"
             "penstock.initialize(model, store=sys.argv[1], units=['Linear'])\n")
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "store"],
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True)
+    done = forked.run([sys.executable, "-c", code, tmp_path / "store"],
+                      env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True)
     assert done.returncode == 9, done.stderr
     plain = frozen()
     assert torch.equal(opened(frozen(), store=tmp_path / "store")(small.ids()), plain(small.ids()))

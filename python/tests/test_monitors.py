@@ -5,13 +5,13 @@ import csv
 import logging
 import re
 import signal
-import subprocess
 import sys
 import types
 
 import pytest
 import torch
 
+import forked
 import penstock
 import small_models as small
 from cores import NATIVE, OPTIONS, test_core
@@ -108,7 +108,7 @@ def test_a_training_that_goes_on_goes_on_with_its_files(tmp_path):
 def test_a_process_that_is_killed_loses_no_line(tmp_path):
     script = ("import sys; sys.path[:0] = sys.argv[2:]; import os, signal, test_monitors as t; "
               "t.train(t.opened(csv_monitor=t.csv_monitor(sys.argv[1])), 3); os.kill(os.getpid(), signal.SIGKILL)")
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path), *sys.path[:2]], capture_output=True, text=True)
+    done = forked.run([sys.executable, "-c", script, str(tmp_path), *sys.path[:2]], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert lines(tmp_path, "Train_Samples_lr")[1] == [8, 16, 24]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import forked
 import penstock
 import small_models as small
 from compare import adamw
@@ -199,7 +199,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.mark.parametrize("opening", [False, True])
 def test_a_kill_leaves_nothing_that_the_next_one_does_not_remove(tmp_path, opening):
     script = SCRIPT.format(paths=[str(HERE), str(HERE.parent)], opening=opening, place=str(tmp_path))
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+    assert forked.run([sys.executable, "-c", script]).returncode == -signal.SIGKILL
     assert len(os.listdir(tmp_path)) == opening
     open_engine(tmp_path)
     assert os.listdir(tmp_path) == []

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+import forked
 import penstock
 import small_models as small
 from penstock.__main__ import main
@@ -334,7 +334,7 @@ try:
 except penstock.PenstockError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, env={
+    done = forked.run([sys.executable, "-c", program], text=True, capture_output=True, env={
         **os.environ, "PYTHONPATH": f"{PACKAGE}:{os.path.dirname(os.path.abspath(__file__))}"})
     assert str(tmp_path) in done.stdout and "256 MiB" in done.stdout, done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import forked
 import penstock
 import small_models as small
 from fake_core import OpenFakeCore
@@ -88,7 +89,7 @@ print(engine.global_steps)
 
 def test_two_that_train_alone_each_have_a_store(tmp_path):
     path = os.pathsep.join((str(TESTS), os.environ.get("PENSTOCK_PACKAGE_AT", str(TESTS.parent))))
-    both = [subprocess.Popen([sys.executable, "-c", ALONE, str(tmp_path / str(rank))], stdout=subprocess.PIPE,
-                             text=True, env={**os.environ, "PYTHONPATH": path, "WORLD_SIZE": "2", "RANK": str(rank)})
+    both = [forked.Popen([sys.executable, "-c", ALONE, str(tmp_path / str(rank))], stdout=subprocess.PIPE,
+                         text=True, env={**os.environ, "PYTHONPATH": path, "WORLD_SIZE": "2", "RANK": str(rank)})
             for rank in range(2)]
     assert [each.communicate()[0] for each in both] == ["1\n", "1\n"]

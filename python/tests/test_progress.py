@@ -4,13 +4,13 @@ from __future__ import annotations
 import io
 import logging
 import re
-import subprocess
 import sys
 import time
 
 import pytest
 import torch
 
+import forked
 import penstock
 import small_models as small
 from cores import NATIVE, OPTIONS, test_core
@@ -102,7 +102,7 @@ def test_a_program_without_logging_hears_the_steps_that_its_configuration_asks_f
     script = ("import sys; sys.path[:0] = sys.argv[1:]; import test_progress; "
               "test_progress.train(steps_per_print=3); print('-', file=sys.stderr); import logging; "
               "logging.basicConfig(format='own %(message)s'); test_progress.train(steps_per_print=3)")
-    done = subprocess.run([sys.executable, "-c", script, *sys.path[:2]], capture_output=True, text=True, check=True)
+    done = forked.run([sys.executable, "-c", script, *sys.path[:2]], capture_output=True, text=True, check=True)
     first, then = done.stderr.split("-\n")
     assert re.findall(r"penstock: (step \d)", first) == ["step 3", "step 6"]
     assert re.findall(r"(\w+) (step \d)", then) == [("own", "step 3"), ("own", "step 6")]
@@ -120,8 +120,8 @@ for steps in range(2):
         engine.backward(engine(torch.ones(1, 4)).sum())
         engine.step()
 """
-    told = subprocess.run([sys.executable, "-c", script, *sys.path[:2]], capture_output=True, text=True,
-                          check=True).stderr
+    told = forked.run([sys.executable, "-c", script, *sys.path[:2]], capture_output=True, text=True,
+                      check=True).stderr
     assert told.count("goes on from step 1") == 1
     assert ("weights on NVMe" in told) is logging_is_set_up
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 import penstock
 from penstock.command.ranks import Place, lines
 from penstock.native import library
@@ -33,15 +34,15 @@ joined(); group = Group(timedelta(seconds=60)); rank = group.rank
 """
 
 
-def start(count, *command, **changed):
+def start(count, *command, warm=forked.TORCH, **changed):
     """Processes of a launcher's."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
                    "WORLD_SIZE": str(count), **changed}
-    return [subprocess.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(count)]
+    return [forked.Popen(command, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True, warm=warm,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(count)]
 
 
 def ended(processes, seconds=60):
@@ -91,8 +92,8 @@ def test_processes_that_cannot_be_joined_are_told_why(problem, error, words, mon
 
 
 def test_one_process_alone_is_one_rank():
-    codes, outputs, _ = ended([subprocess.Popen(RANKS, env={**os.environ, "PYTHONPATH": str(PACKAGE)}, text=True,
-                                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)])
+    codes, outputs, _ = ended([forked.Popen(RANKS, env={**os.environ, "PYTHONPATH": str(PACKAGE)}, text=True,
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)])
     assert codes == [0] and "sums over 1 rank: the bits of the loop" in outputs[0] and "start several by" in outputs[0]
 
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import forked
 import penstock
 import small_models as small
 from compare import adamw
@@ -121,7 +121,7 @@ engine.save_checkpoint({str(tmp_path / "c")!r}, "best", wait=False)
 train(engine, 1)
 os.kill(os.getpid(), 9)
 """
-    subprocess.run([sys.executable, "-c", script], cwd=HERE, env={**os.environ, "PENSTOCK_TEST_CORE": "native"}, check=False)
+    forked.run([sys.executable, "-c", script], cwd=HERE, env={**os.environ, "PENSTOCK_TEST_CORE": "native"})
     engine = start(tmp_path / "a")
     assert engine.global_steps == 3
     engine.load_checkpoint(tmp_path / "c")

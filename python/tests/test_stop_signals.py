@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import forked
 import penstock
 import small_models as small
 from cores import NATIVE, WAYS, test_core
@@ -244,8 +244,8 @@ engine.stop_on_signals()
 
 def script(what, tmp_path):
     paths = [os.environ.get("PENSTOCK_PACKAGE_AT", str(HERE.parent)), str(HERE)]
-    return subprocess.run([sys.executable, "-c", SCRIPT.format(paths=paths, what=what), str(tmp_path / "store")],
-                          capture_output=True, text=True, timeout=120, start_new_session=True)
+    return forked.run([sys.executable, "-c", SCRIPT.format(paths=paths, what=what), str(tmp_path / "store")],
+                      capture_output=True, text=True, timeout=120, start_new_session=True)
 
 
 def test_a_second_signal_ends_the_process_at_once(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+import forked
 import penstock
 import small_models as small
 from compare import adamw
@@ -171,7 +171,7 @@ train(engine, 3)
 engine.save_pretrained({str(tmp_path / "expected")!r})
 os.kill(os.getpid(), 9)
 """
-    subprocess.run([sys.executable, "-c", script], cwd=HERE, env={**os.environ, "PENSTOCK_TEST_CORE": "native"}, check=False)
+    forked.run([sys.executable, "-c", script], cwd=HERE, env={**os.environ, "PENSTOCK_TEST_CORE": "native"})
     assert main(["export", str(tmp_path / "store"), str(tmp_path / "out"), "--model-names"]) == 0
     assert files(tmp_path / "out") == files(tmp_path / "expected")
 
@@ -287,17 +287,17 @@ def test_the_script_beside_checkpoints(tmp_path, monkeypatch):
     expected = dict(engine.state_dict())
     script = [sys.executable, "zero_to_fp32.py", ".", "out"]
     assert os.access(tmp_path / "c" / "zero_to_fp32.py", os.X_OK)  # people say ./zero_to_fp32.py
-    subprocess.run(script, cwd=tmp_path / "c", check=True)
+    forked.run(script, cwd=tmp_path / "c", check=True)
     read = torch.load(tmp_path / "c" / "out" / "pytorch_model.bin", weights_only=True)
     assert read.keys() == expected.keys() and all(same_bits(each, expected[name].float()) if each.is_floating_point()
                                                   else torch.equal(each, expected[name]) for name, each in read.items())
-    subprocess.run([*script[:-1], "safe", "--safe_serialization", "--max_shard_size", "1KB"], cwd=tmp_path / "c", check=True)
+    forked.run([*script[:-1], "safe", "--safe_serialization", "--max_shard_size", "1KB"], cwd=tmp_path / "c", check=True)
     there = WeightsDir(tmp_path / "c" / "safe")
     assert all(same_bits(there.read(name), read[name]) for name in there.names)
     convert_zero_checkpoint_to_fp32_state_dict(tmp_path / "c", tmp_path / "shards", max_shard_size="1KB")
     parts = [torch.load(each, weights_only=True) for each in (tmp_path / "shards").glob("*.bin")]
     assert len(parts) > 1 and {name for each in parts for name in each} == read.keys()
-    failed = subprocess.run([*script, "--tag", "x"], cwd=tmp_path / "c", capture_output=True, text=True, check=False)
+    failed = forked.run([*script, "--tag", "x"], cwd=tmp_path / "c", capture_output=True, text=True)
     assert failed.returncode == 2 and "no checkpoint is there" in failed.stderr
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+import forked
 from cores import NATIVE
 from penstock.weights.bits import same_bits
 
@@ -27,14 +28,15 @@ PYTHON_PATH = os.pathsep.join((str(SCRIPTS.parent), os.environ.get("PENSTOCK_PAC
 def python(script: str) -> list[str]:
     """The command of a script; over the core on NVMe both of the twins round each operation by itself."""
     first = "import cores; cores.round_each_operation();" if NATIVE else ""
+    first += "import warnings; warnings.simplefilter('ignore');"
     run = f"import runpy, sys; {first} sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
-    return [sys.executable, "-W", "ignore", "-c", run, str(SCRIPTS / script)]
+    return [sys.executable, "-c", run, str(SCRIPTS / script)]
 
 
 def run(script: str, folder: Path, steps: int, *more: str, killed: bool = False) -> None:
     folder.mkdir(exist_ok=True)
-    done = subprocess.run([*python(script), str(folder), str(steps), *more],
-                          env={**os.environ, "PYTHONPATH": PYTHON_PATH}, capture_output=True, text=True)
+    done = forked.run([*python(script), str(folder), str(steps), *more], warm=forked.TRAINER,
+                      env={**os.environ, "PYTHONPATH": PYTHON_PATH}, capture_output=True, text=True)
     assert (done.returncode != 0) == killed, done.stderr[-3000:]
 
 
@@ -92,8 +94,9 @@ def test_trainer_that_is_killed_resumes_to_the_same_losses(plain, tmp_path):
 
 def start(folder: Path, chance: random.Random) -> None:
     """Runs until it is killed, some time after the store has taken a step, or to its end."""
-    process = subprocess.Popen([*python("trainer_managed.py"), str(folder), "8", *(["resume"] if resume(folder) else [])], env={**os.environ, "PYTHONPATH": PYTHON_PATH},
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = forked.Popen([*python("trainer_managed.py"), str(folder), "8", *(["resume"] if resume(folder) else [])],
+                           env={**os.environ, "PYTHONPATH": PYTHON_PATH}, warm=forked.TRAINER,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     before = committed(folder)
     while process.poll() is None and committed(folder) == before:
         time.sleep(0.02)
@@ -215,8 +218,8 @@ def test_a_signal_saves_a_checkpoint_and_ends_trainer_which_goes_on_to_the_same_
     (tmp_path / "script.py").write_text(text.replace("trainer.train(", STOPPER))
 
     def ended(*more):
-        return subprocess.run([*python(str(tmp_path / "script.py")), str(tmp_path), "8", *more], text=True,
-                              env={**os.environ, "PYTHONPATH": PYTHON_PATH}, capture_output=True)
+        return forked.run([*python(str(tmp_path / "script.py")), str(tmp_path), "8", *more], text=True,
+                          env={**os.environ, "PYTHONPATH": PYTHON_PATH}, warm=forked.TRAINER, capture_output=True)
     done = ended()
     assert done.returncode == 75 and "stopped by SIGTERM behind step 5" in done.stderr, done.stderr[-3000:]
     assert (tmp_path / "out/checkpoint-5/penstock-step-5").exists() and not (tmp_path / "final").exists()

@@ -6,6 +6,7 @@ import sys
 import pytest
 from test_ranks import ended, start
 
+import forked
 import penstock
 from penstock.native import library
 
@@ -62,7 +63,7 @@ def trained(folder, count, *words, codes=0):
     """What rank 0 told, in a folder of all."""
     (folder / "train.py").write_text(PROGRAM)
     found, outputs, errors = ended(start(count, sys.executable, str(folder / "train.py"), str(folder), *map(str, words),
-                                         OMP_NUM_THREADS="1"), 120)
+                                         warm=forked.TRAINER, OMP_NUM_THREADS="1"), 120)
     assert found == [codes] * count, errors
     told = [json.loads(line) for line in outputs[0].splitlines() if line.startswith('{"rank')]
     return told[0]["told"] if told else []
