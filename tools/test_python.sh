@@ -12,6 +12,7 @@ test_python() {
     return 0
   fi
   enter 'python packages' $((SECONDS - start)) ok
+  .peers/python/bin/python -m compileall -q python/penstock python/tests # else each process compiles them anew
   phase 'build python' build release penstock_python penstock # whose tests want both
   phase_succeeded || return 0
   pytest_phase python python_cases

@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import select
+import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -115,6 +116,7 @@ def tell(number: int, value: int) -> None:
 def prepare(asked: dict[str, Any]) -> None:
     if asked["session"]:
         os.setsid()
+    take_signals(asked["ignored"])
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["environment"])
@@ -123,6 +125,14 @@ def prepare(asked: dict[str, Any]) -> None:
     sys.modules["numpy"].random.seed()  # Python's own is seeded by the fork
     given = [os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[:0] = dict.fromkeys(given)
+
+
+def take_signals(ignored: Sequence[int]) -> None:
+    """Python ignores two itself; a handler that a module has set at its import stays."""
+    for each in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP}:
+        default = signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL
+        if signal.getsignal(each) in (default, signal.SIG_IGN):
+            signal.signal(each, signal.SIG_IGN if each in ignored else default)
 
 
 def run(first: str, *words: str) -> None:

@@ -11,6 +11,7 @@ import atexit
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -28,13 +29,6 @@ SERVE = "import sys; sys.path.insert(0, {here!r}); import fork_server; fork_serv
 WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 _servers: dict[Any, tuple[socket.socket, subprocess.Popen[bytes]]] = {}
-
-
-@atexit.register
-def _close() -> None:
-    for _, process in _servers.values():
-        process.terminate()
-        process.wait()
 
 
 def run(args: Sequence[Any], *, warm: Sequence[str] = TORCH, input: str | None = None, capture_output: bool = False,
@@ -74,7 +68,7 @@ class Popen(subprocess.Popen[Any]):
             flags, words = _divided([os.fspath(each) for each in args[1:]])
             environment = dict(os.environ if env is None else env)
             asked = {"command": words, "cwd": os.fspath(cwd or os.getcwd()), "environment": environment,
-                     "session": self._session}
+                     "session": self._session, "ignored": _ignored()}
             own = [each if each >= 0 else number for number, each in enumerate((rest[0], rest[3], rest[5]))]
             self.pid, self._status = _fork(_server(flags, environment, self._warm), asked, own)
         if self._status < 0:
@@ -105,6 +99,15 @@ class Popen(subprocess.Popen[Any]):
         return self.returncode
 
 
+@atexit.register
+def close(warm: Sequence[str] | None = None) -> None:
+    """Ends servers of these modules, or all."""
+    for key in [each for each in _servers if warm is None or each[-2] == tuple(warm)]:
+        _, process = _servers.pop(key)
+        process.terminate()
+        process.wait()
+
+
 def _divided(words: list[str]) -> tuple[list[str], list[str]]:
     """Flags of the interpreter's, and what it runs."""
     at = 0
@@ -113,21 +116,29 @@ def _divided(words: list[str]) -> tuple[list[str], list[str]]:
     return words[:at], words[at:]
 
 
+def _ignored() -> list[int]:
+    """A new program ignores what its maker ignores, and no more."""
+    return [each for each in signal.valid_signals() if signal.getsignal(each) is signal.SIG_IGN]
+
+
 def _server(flags: list[str], environment: dict[str, str], modules: Sequence[str]) -> socket.socket:
     """Of too many, the one that has not been asked for the longest time ends, behind its children."""
     early = {name: value for name, value in environment.items() if not name.startswith(LATE)}
-    key = (*flags, *sorted(early.items()), modules, int(environment.get("RANK", "0")) % 2)
-    if key not in _servers:
-        own, others = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with others:
-            code = SERVE.format(here=str(HERE), number=others.fileno(), modules=modules)
-            process = subprocess.Popen([sys.executable, *flags, "-c", code], env={**early, **WITHOUT_THREADS},
-                                       pass_fds=[others.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        _servers[key] = own, process
-    _servers[key] = _servers.pop(key)  # the last
-    if len(_servers) > MOST:
+    sides = 2 if int(environment.get("WORLD_SIZE", "1")) > 1 else 1
+    keys = [(*flags, *sorted(early.items()), modules, side) for side in range(sides)]
+    for key in keys:  # both import at once
+        _servers[key] = _servers.pop(key) if key in _servers else _begun(flags, early, modules)
+    while len(_servers) > MOST:
         _servers.pop(next(iter(_servers)))[0].close()
-    return _servers[key][0]
+    return _servers[keys[int(environment.get("RANK", "0")) % sides]][0]
+
+
+def _begun(flags: list[str], early: dict[str, str], modules: Sequence[str]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    own, others = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with others:
+        code = SERVE.format(here=str(HERE), number=others.fileno(), modules=modules)
+        return own, subprocess.Popen([sys.executable, *flags, "-c", code], env={**early, **WITHOUT_THREADS},
+                                     pass_fds=[others.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
 def _fork(server: socket.socket, asked: dict[str, Any], files: Sequence[int]) -> tuple[int, int]:

@@ -15,6 +15,12 @@ from launched import gone, within
 WARM = ("numpy",)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def none_of_these_servers_is_left():
+    yield
+    forked.close(WARM)
+
+
 def python(*words, **options):
     return forked.run([sys.executable, *map(str, words)], warm=WARM, capture_output=True, text=True, **options)
 
@@ -67,9 +73,21 @@ def test_it_is_a_process_that_is_waited_for_and_gets_signals():
     process.stdout.close()
 
 
+def test_it_ignores_the_signals_that_its_maker_ignores_by_then():
+    code = "import signal; print([int(each) for each in signal.valid_signals() if signal.getsignal(each) == signal.SIG_IGN])"
+    for handler in (signal.SIG_IGN, signal.SIG_DFL):
+        before = signal.signal(signal.SIGHUP, handler)
+        plain, found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True), python("-c", code)
+        signal.signal(signal.SIGHUP, before)
+        assert found.stdout == plain.stdout
+
+
 def test_several_live_at_once_and_have_no_files_of_each_other():
     all = [begun("print(len(os.listdir('/proc/self/fd'))); os.read(0, 1)", stdin=subprocess.PIPE) for _ in range(3)]
-    assert [each.communicate("x")[0] for each in all] == ["4\n"] * 3  # three, and the folder
+    for each in all:
+        each.stdin.close()
+        with each:
+            assert each.stdout.read() == "4\n"  # three, and the folder
 
 
 def test_variables_that_are_read_at_an_import_are_there_before_it_and_others_come_later():
@@ -78,10 +96,10 @@ def test_variables_that_are_read_at_an_import_are_there_before_it_and_others_com
     def told(**variables):
         return python("-c", code, env={**os.environ, **variables}).stdout.split()
     before = len(forked._servers)
-    one, other = told(RANK="0", PENSTOCK_X="1"), told(RANK="2", PENSTOCK_X="2")
-    assert one[:2] == ["1", "None"] and other[:2] == ["2", "None"] and one[2] == other[2] and one[3] != other[3]
-    assert len(forked._servers) <= before + 1
-    assert told(RANK="1")[2] != one[2], "ranks are not all of one order of sets"
+    one, other = (told(RANK=rank, WORLD_SIZE="3", PENSTOCK_X=rank) for rank in "02")
+    assert one[:2] == ["0", "None"] and other[:2] == ["2", "None"] and one[2] == other[2] and one[3] != other[3]
+    assert len(forked._servers) <= before + 2
+    assert told(RANK="1", WORLD_SIZE="3", PENSTOCK_X="1")[2] != one[2], "ranks are not all of one order of sets"
     assert told(EARLY_X="3")[1] == "3"
     assert len(forked._servers) <= forked.MOST
 

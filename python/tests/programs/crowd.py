@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import forked
+
 from .managed import Mode
 from .runner import WRONG, Verdict
 
@@ -76,7 +78,7 @@ class Worker:
         self.seeds, self._said, self._errors = seeds, 0, tempfile.TemporaryFile("w+")
         package = os.environ.get("PENSTOCK_PACKAGE_AT", str(TESTS.parent))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([package, str(TESTS)])}
-        self._process = subprocess.Popen(
+        self._process = forked.Popen(
             [sys.executable, "-m", "programs", "--worker", *map(str, seeds), "--mode", *modes],
             stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment,
             cwd=TESTS)  # not where a package lies that is not asked for
