@@ -1,3 +1,4 @@
+import gc
 import os
 import sys
 from pathlib import Path
@@ -30,6 +31,13 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if "afterwards" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="wants gradients, weights or a graph after a step's backward"))
+
+
+def pytest_collection_finish():
+    """What has been imported is looked through by no gc.collect() of a test: that would take a quarter of a second each."""
+    import torch._dynamo  # noqa: F401  optimizers import it
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
