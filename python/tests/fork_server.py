@@ -19,6 +19,7 @@ from importlib.machinery import BuiltinImporter, SourceFileLoader
 from typing import Any
 
 LONGEST = 1 << 18  # bytes of a request
+TOLD = 16          # bytes of a number in an answer, so that two of them are two
 
 
 def serve(number: int, modules: Sequence[str]) -> None:
@@ -108,7 +109,7 @@ class Server:
 def tell(number: int, value: int) -> None:
     """Who does not listen any more need not hear."""
     try:
-        os.write(number, str(value).encode())
+        os.write(number, f"{value:{TOLD}}".encode())
     except BrokenPipeError:
         pass
 

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fork_server import TOLD
+
 HERE = Path(__file__).resolve().parent
 TORCH = ("numpy", "torch", "torch._dynamo", "pytest")  # an optimizer imports the third
 TRAINER = (*TORCH, "accelerate", "transformers", "transformers.trainer", "transformers.models.gpt2.modeling_gpt2")
@@ -83,7 +85,7 @@ class Popen(subprocess.Popen[Any]):
             return super()._try_wait(flags)  # type: ignore[misc, no-any-return]
         if flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
             return 0, 0
-        told = os.read(self._status, 16)
+        told = os.read(self._status, TOLD)
         if not told:
             raise RuntimeError(f"the server of process {self.pid} has ended before it")
         os.close(self._status)
@@ -142,13 +144,13 @@ def _begun(flags: list[str], early: dict[str, str], modules: Sequence[str]) -> t
 
 
 def _fork(server: socket.socket, asked: dict[str, Any], files: Sequence[int]) -> tuple[int, int]:
-    """The process's id, and the pipe that tells its status; -1 and -1: it has threads, or none of its own is left."""
+    """The process's id, and the pipe that will tell its status; -1 and -1: the server has threads."""
     reads, writes = os.pipe()
     try:
         socket.send_fds(server, [json.dumps(asked).encode()], [*files, writes])
     finally:
         os.close(writes)
-    told = os.read(reads, 16)
+    told = os.read(reads, TOLD)
     if not told:
         raise RuntimeError(f"the server of forks has ended; it was to run {asked['command']}")
     if int(told) > 0:

@@ -82,6 +82,20 @@ def test_it_ignores_the_signals_that_its_maker_ignores_by_then():
         assert found.stdout == plain.stdout
 
 
+def test_one_that_has_ended_before_its_maker_hears_of_it_has_its_own_id_and_status(monkeypatch):
+    plain = os.read
+
+    def late(number, count):
+        time.sleep(0.1)
+        return plain(number, count)
+    python("-c", "pass")
+    monkeypatch.setattr(os, "read", late)
+    made = forked.Popen([sys.executable, "-c", "import os; print(os.getpid(), flush=True); os._exit(5)"], warm=WARM,
+                        stdout=subprocess.PIPE, text=True)
+    monkeypatch.undo()
+    assert (made.communicate()[0], made.returncode) == (f"{made.pid}\n", 5)
+
+
 def test_several_live_at_once_and_have_no_files_of_each_other():
     all = [begun("print(len(os.listdir('/proc/self/fd'))); os.read(0, 1)", stdin=subprocess.PIPE) for _ in range(3)]
     for each in all:
