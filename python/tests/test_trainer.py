@@ -56,6 +56,12 @@ def plain(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.skipif(os.environ.get("OMP_NUM_THREADS") != "1", reason="libraries may have threads")
+def test_processes_are_forked_though_transformers_is_large():
+    with forked.Popen([sys.executable, "-c", "pass"], warm=forked.TRAINER) as made:
+        assert made.forked, "something that is imported has a thread: what is here takes ten times as long"
+
+
 @pytest.mark.parametrize("twin, lines", [("trainer_managed.py", 2), ("trainer_offloaded.py", 1)])
 def test_the_twin_differs_in_few_lines_beside_imports_and_its_first(twin, lines):
     one, other = ((SCRIPTS / name).read_text().splitlines() for name in ("trainer_plain.py", twin))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+import forked
 import penstock
 from penstock.native import library
 from test_ranks import ended, start
@@ -87,6 +89,12 @@ def alone(ranks, directory, last, passes=1):
     codes, outputs, errors = ended(run(1, directory, last, share=ranks, passes=passes, RANK="0", WORLD_SIZE="1"))
     assert codes == [0], errors
     return told(outputs)[0]
+
+
+@pytest.mark.skipif(os.environ.get("OMP_NUM_THREADS") != "1", reason="libraries may have threads")
+def test_processes_are_forked():
+    with forked.Popen([sys.executable, "-c", "pass"]) as made:
+        assert made.forked, "something that is imported has a thread: what is here takes ten times as long"
 
 
 @pytest.mark.parametrize("sums", [None, "ranks_first"])
