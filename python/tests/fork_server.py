@@ -99,7 +99,6 @@ class Server:
         os.close(told)
         os.close(number)
 
-
     def end_if_alone(self) -> None:
         """Nobody asks any more, and nobody's end is to be told."""
         if not self.running and self.requests.fileno() < 0:
