@@ -153,6 +153,7 @@ def within(engine):  # a condition of one rank's own
 ENDS = {  # what rank 1 does; codes of both where they are known; who says why
     "raises": ("raise ValueError('a mistake of the script')", [7, 1], 1, "a mistake of the script"),
     "exits": ("sys.exit(3)", None, 0, ""),  # the call in which they differ, or a connection that is closed
+    "rates": ("engine.optimizer.param_groups[0]['lr'] *= 2", None, None, "the other has 0.01"),
     "calls": ("engine.weight('0.weight', 'master')", None, None, "the ranks are not at the same call"),
 }
 

@@ -3,6 +3,8 @@
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/optimizer/option_check.h"
 
+#include <fmt/format.h>
+
 namespace penstock::zero {
 namespace {
 
@@ -11,6 +13,10 @@ class Adagrad final : public Optimizer {
     explicit Adagrad(const AdagradOptions& options) : options_(options) {}
 
     std::string name() const override { return "adagrad"; }
+    std::string options() const override {
+        return fmt::format("lr_decay {}, weight decay {}, epsilon {}", options_.lr_decay, options_.weight_decay,
+                           options_.epsilon);
+    }
     std::uint32_t moments() const noexcept override { return 1; }
     MomentKind moment_kind(std::uint32_t) const noexcept override { return MomentKind::growing_sum; }
     float initial_moment(std::uint32_t) const noexcept override {

@@ -4,6 +4,8 @@
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/optimizer/option_check.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace penstock::zero {
@@ -16,6 +18,10 @@ class Adam final : public Optimizer {
     Adam(const AdamOptions& options, Decay decay) : options_(options), decay_(decay) {}
 
     std::string name() const override { return decay_ == Decay::decoupled ? "adamw" : "adam"; }
+    std::string options() const override {
+        return fmt::format("betas {} and {}, epsilon {}, weight decay {}", options_.beta1, options_.beta2,
+                           options_.epsilon, options_.weight_decay);
+    }
     std::uint32_t moments() const noexcept override { return 2; }
     MomentKind moment_kind(std::uint32_t moment) const noexcept override {
         return moment == 0 ? MomentKind::any_sign : MomentKind::square;

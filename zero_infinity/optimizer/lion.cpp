@@ -2,6 +2,8 @@
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/optimizer/option_check.h"
 
+#include <fmt/format.h>
+
 namespace penstock::zero {
 namespace {
 
@@ -10,6 +12,9 @@ class Lion final : public Optimizer {
     explicit Lion(const LionOptions& options) : options_(options) {}
 
     std::string name() const override { return "lion"; }
+    std::string options() const override {
+        return fmt::format("betas {} and {}, weight decay {}", options_.beta1, options_.beta2, options_.weight_decay);
+    }
     std::uint32_t moments() const noexcept override { return 1; }
     MomentKind moment_kind(std::uint32_t) const noexcept override { return MomentKind::any_sign; }
 

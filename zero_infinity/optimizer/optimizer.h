@@ -23,6 +23,7 @@ class Optimizer {
    public:
     virtual ~Optimizer() = default;
     virtual std::string name() const = 0;                // the store remembers it: another name cannot read the moments
+    virtual std::string options() const { return {}; }   // in words: the same on all ranks, in each step
     virtual std::uint32_t moments() const noexcept = 0;  // 0, 1 or 2
     // What every element of a moment is before step 1. REQUIRES: moment < moments().
     virtual float initial_moment(std::uint32_t /*moment*/) const noexcept { return 0; }

@@ -3,6 +3,8 @@
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/optimizer/option_check.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace penstock::zero {
@@ -13,6 +15,10 @@ class Sgd final : public Optimizer {
     explicit Sgd(const SgdOptions& options) : options_(options) {}
 
     std::string name() const override { return "sgd"; }
+    std::string options() const override {
+        return fmt::format("momentum {}, dampening {}, weight decay {}{}", options_.momentum, options_.dampening,
+                           options_.weight_decay, options_.nesterov ? ", nesterov" : "");
+    }
     std::uint32_t moments() const noexcept override { return options_.momentum == 0 ? 0 : 1; }
     MomentKind moment_kind(std::uint32_t) const noexcept override { return MomentKind::any_sign; }
 

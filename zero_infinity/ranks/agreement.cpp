@@ -108,7 +108,7 @@ std::string disagreement(std::span<const AgreedValues> of_ranks) {
     return fmt::format("{}", fmt::join(sentences, ". "));
 }
 
-void agree(Communicator& communicator, const AgreedValues& own) {
+void agree(Communicator& communicator, const AgreedValues& own, std::string_view what) {
     if (communicator.ranks() == 1) return;
     const std::string values = encoded(own);
     const XXH128_hash_t hash = XXH3_128bits(values.data(), values.size());
@@ -119,7 +119,7 @@ void agree(Communicator& communicator, const AgreedValues& own) {
         std::uint64_t low, high, bytes;
     };
     const Digest mine{hash.low64, hash.high64, said.size()};
-    const std::vector<Digest> digests = gathered(communicator, "what all must have alike", mine);
+    const std::vector<Digest> digests = gathered(communicator, what, mine);
     const auto same = [&](const Digest& each) { return each.low == digests[0].low && each.high == digests[0].high; };
     if (std::ranges::all_of(digests, same)) return;
     const std::uint64_t longest = std::ranges::max_element(digests, {}, &Digest::bytes)->bytes;

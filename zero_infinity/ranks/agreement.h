@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::zero {
@@ -26,7 +27,8 @@ struct AgreedValues {
 std::string disagreement(std::span<const AgreedValues> of_ranks);
 
 // All ranks call it at once. A gather of digests where all are the same; the values themselves only where they are not.
-// Throws Error (usage) with the same words on all ranks, and what the communicator throws.
-void agree(Communicator& communicator, const AgreedValues& own);
+// Throws Error (usage) with the same words on all ranks, and what the communicator throws. `what`: as all_gather() has
+// it.
+void agree(Communicator& communicator, const AgreedValues& own, std::string_view what = "what all must have alike");
 
 }  // namespace penstock::zero

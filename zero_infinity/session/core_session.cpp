@@ -230,6 +230,7 @@ UpdateReport CoreSession::update(const UpdateRequest& request, const ClientState
     PENSTOCK_CHECK(purpose() == Purpose::training, "an update of a model that is kept for forwards alone");
     s.check_user_keys();
     s.perform([&] {
+        s.agree_on(request);
         s.step_order->finish();
         s.add_borrowed();
     });

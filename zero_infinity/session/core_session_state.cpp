@@ -1,7 +1,9 @@
 #include "zero_infinity/session/core_session_state.h"
 
 #include "aio/words/error.h"
+#include "aio/words/host_name.h"
 #include "zero_infinity/optimizer/gradient.h"
+#include "zero_infinity/ranks/agreement.h"
 
 #include <fmt/format.h>
 
@@ -153,6 +155,23 @@ void CoreSession::State::check_user_keys() const {
 void CoreSession::State::request_step(const UpdateRequest& request, double gradient_norm) {
     requested = {request, {request.groups.begin(), request.groups.end()}, gradient_norm};
     requested.request.groups = requested.groups;
+}
+
+// A schedule that follows a rank's own loss or clock would give parts of one tensor rates of their own.
+void CoreSession::State::agree_on(const UpdateRequest& request) {
+    if (ranks.ranks() == 1) return;
+    AgreedValues own{.host = aio::host_name(),
+                     .values = {{"the step", fmt::format("{}", request.values.step)},
+                                {"the clip", fmt::format("{}", request.clip)},
+                                {"the loss scale", fmt::format("{}", request.loss_scale)},
+                                {"the learning rate", fmt::format("{}", request.values.learning_rate)}}};
+    for (std::size_t index = 0; index < request.groups.size(); ++index) {
+        const GroupValues& group = request.groups[index];
+        const std::string of = fmt::format("of parameter group {} (the last one is of all others)", index + 1);
+        own.values.push_back({"the learning rate " + of, fmt::format("{}", group.learning_rate)});
+        if (group.optimizer != nullptr) own.values.push_back({"the options " + of, group.optimizer->options()});
+    }
+    agree(ranks, own, "the values of an update");
 }
 
 void CoreSession::State::begin_step(const UpdateRequest& request) {

@@ -48,6 +48,8 @@ struct CoreSession::State final : StepHands {
         return plan->options.purpose == Purpose::training && request.overflow == UpdateRequest::Overflow::refused &&
                request.loss_scale > 0;
     }
+    // Of several ranks: each updates its part as the others do theirs. All call it. Throws Error (usage).
+    void agree_on(const UpdateRequest& request);
     void begin_step(const UpdateRequest& request);
     Ended end_step(const UpdateRequest& request, double gradient_norm);
     void request_step(const UpdateRequest& request, double gradient_norm);

@@ -69,6 +69,7 @@ void agree_on_plan(Communicator& communicator, const SessionPlan& plan) {
                       {names.commits, fmt::format("{}", options.durability.commit_steps)},
                       {"device", word_of(options.device.kind)},
                       {"the order of sums", word_of(options.ranks.sum_order)},
+                      {"Penstock", PENSTOCK_VERSION},
                       {"memory for pieces of collectives", fmt::format("{}", options.ranks.area_bytes)}}});
 }
 

@@ -48,6 +48,10 @@ def store_of_ranks(store: Store, ranks: int) -> Store:
 def make_alike(model: nn.Module, group: Group) -> str | None:
     """Parameters and buffers become rank 0's, as DistributedDataParallel makes them; a line that says so where they were
     others. All ranks call it."""
+    for rank, version in enumerate(versions := group.gathered(torch.__version__)):
+        if version != versions[0]:
+            raise UsageError(f"rank {rank} has torch {version}, rank 0 has {versions[0]}: their gradients would not be of one "
+                             "model; all processes have the same version")
     named = [*model.named_parameters(), *model.named_buffers()]
     digests = [_digest(each) for _, each in named if not each.is_meta]
     names = [name for name, each in named if not each.is_meta]

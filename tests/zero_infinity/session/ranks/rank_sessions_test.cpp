@@ -231,6 +231,29 @@ TEST_F(RankSetTest, RanksThatDifferAreNamedBeforeAnythingIsMade) {
     EXPECT_FALSE(std::filesystem::exists(run()));
 }
 
+// Each would update its part of a tensor in its own way.
+TEST_F(RankSetTest, RanksThatUpdateOtherwiseAreNamedBeforeAnythingIsWritten) {
+    for (const auto& [what, said] : {std::pair{"clip", "the clip 0.5, the other has 0"},
+                                     std::pair{"rate", "the learning rate 0.02, the other has 0.01"}}) {
+        std::filesystem::remove_all(run());
+        EXPECT_EQ(live(1, 1), nothing);
+        const auto thrown = live(2, 1, [&](Client& client, std::uint32_t rank) {
+            client.session().begin_pass(Pass::training);
+            for (std::uint32_t unit = 5; unit-- > 0;) client.backward(unit, rank);
+            client.session().end_pass();
+            const bool odd = rank == 1, clips = what == std::string("clip");
+            client.session().update(
+                {.values = {.step = 2, .learning_rate = odd && !clips ? 2e-2 : 1e-2}, .clip = odd && clips ? 0.5 : 0},
+                [](double) {
+                    return store::ClientState{{"step", "2"}};
+                });
+        });
+        EXPECT_EQ(thrown[0], thrown[1]);
+        EXPECT_NE(thrown[0].find(said), std::string::npos) << thrown[0];
+        EXPECT_EQ(live(2, 2, holds_after(2)), nothing) << "step 1 is whole";
+    }
+}
+
 // Of each rank, padding included: a gather brings the other ranks' shards of the weights, a reduce theirs of the sums.
 TEST_F(RankSetTest, BytesOverTheWireAreThoseOfTheFormulas) {
     for (const zero::SumOrder order : {zero::SumOrder::passes_first, zero::SumOrder::ranks_first})
@@ -364,8 +387,8 @@ TEST_F(RankSetTest, AGradientThatOneRankAloneReadsEndsAllByName) {
         });
     });
     EXPECT_EQ(thrown[0], thrown[1]);
-    EXPECT_NE(thrown[0].find("rank 0 with what gradients came"), std::string::npos) << thrown[0];
-    EXPECT_NE(thrown[0].find("rank 1 with the norm"), std::string::npos) << thrown[0];
+    EXPECT_NE(thrown[0].find("rank 0 with the gradients of first"), std::string::npos) << thrown[0];
+    EXPECT_NE(thrown[0].find("rank 1 with the values of an update"), std::string::npos) << thrown[0];
 }
 
 // Before a backward, and behind a step, a program asks each parameter (zero_grad): nobody is waited for.
