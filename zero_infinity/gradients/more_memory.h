@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace penstock::zero {
@@ -23,7 +24,6 @@ class MoreMemory {
     // Zeros, at a granule, until it ends. `unit`: whose gradients they are for. Throws Error (does_not_fit): the budget
     // or the machine has no room for them.
     std::byte* take(std::uint64_t bytes, std::string_view unit);
-    std::uint64_t taken_bytes() const noexcept { return taken_; }
     void orphan() noexcept;  // somebody who is lost may write there at any time
 
    private:
