@@ -64,9 +64,10 @@ def srun(job: Job, options: argparse.Namespace, own: Mapping[str, str]) -> list[
     """One step of the allocation's, or an allocation of its own; the environment goes as it is, with our lines."""
     of_host = len(job.hosts[0].slots)
     gpus = ["--gpus-per-node", str(options.num_gpus)] if options.num_gpus > 0 else []
+    meets = ["--mpi=pmix"] if script.is_of_the_program(options) else []  # by which Open MPI's ranks find each other
     return ["srun", "--ntasks", str(job.size), "--nodes", str(len(job.hosts)), "--ntasks-per-node", str(of_host),
-            "--nodelist", ",".join(each.name for each in job.hosts), "--kill-on-bad-exit=1", "--export=ALL", *gpus,
-            *shlex.split(options.launcher_args), *rank_itself(job, options)]
+            "--nodelist", ",".join(each.name for each in job.hosts), "--kill-on-bad-exit=1", "--export=ALL", *meets,
+            *gpus, *shlex.split(options.launcher_args), *rank_itself(job, options)]
 
 
 def rank_itself(job: Job, options: argparse.Namespace) -> list[str]:
