@@ -27,6 +27,7 @@ def said(hosts):
 def test_a_hostfile_has_comments_and_words_of_open_mpi():
     text = "# all\n\nworker-1\t slots=4 # four\n 10.0.0.2 slots=1 max_slots=2\n"
     assert said(hosts_of(text, "hosts")) == "worker-1:0,1,2,3@10.0.0.2:0"
+    assert said(hosts_of("a slots=1 # \f x slots=1\u2028y slots=1\r\nb slots=1\r\n", "hosts")) == "a:0@b:0"
 
 
 @pytest.mark.parametrize("line, why", [
@@ -50,6 +51,7 @@ def test_a_hostfile_without_a_host_is_named():
     (filters.included, "worker-2@worker-1:0,2", "worker-1:0,2@worker-2:0,1"),
     (filters.included, "worker-1:3,0,0@worker-1:2", "worker-1:0,2,3"),
     (filters.included, "worker-1: 1 , 0", "worker-1:0,1"),
+    (filters.included, "worker-2@worker-2", "worker-2:0,1"), (filters.excluded, "worker-2@worker-2", "worker-1:0,1,2,3"),
     (filters.excluded, "worker-2", "worker-1:0,1,2,3"),
     (filters.excluded, "worker-2:0@worker-1:0,1", "worker-1:2,3@worker-2:1"),
     (filters.excluded, "worker-2:0,1", "worker-1:0,1,2,3")])
@@ -62,7 +64,8 @@ def test_filters_take_hosts_and_slots_in_the_hosts_order(filtered, text, left):
     (filters.excluded, "worker-2:0@worker-3:0,1", "'worker-3' is none"),
     (filters.included, "worker-2:2", "has no slot 2; it has 0 to 1"),
     (filters.included, "worker-2:", "'' is no list of slots"), (filters.included, "worker-2:0:1", "'0:1' is no list"),
-    (filters.included, "worker-2:-1", "'-1' is no list"),
+    (filters.included, "worker-2:-1", "'-1' is no list"), (filters.included, "worker-2:+1", "'+1' is no list"),
+    (filters.included, "worker-1:0@worker-1:1@worker-1", "names worker-1 twice"),
     (filters.included, "worker-1@worker-1:2", "names worker-1 twice"),
     (filters.included, "worker-1:2@worker-1", "names worker-1 twice"), (filters.included, "worker-1@", "'' is none"),
     (filters.excluded, "worker-1@worker-2", "leaves no slot")])
@@ -215,7 +218,9 @@ def test_the_program_over_ranks_is_started_by_mpi_itself(tmp_path, monkeypatch):
         "mpirun", "-n", "6", "--hostfile", "hosts", "--map-by", "slot", "--mca", "btl", "^openib", "--mca", "x", "1",
         "-x",
         "UCX_TLS=tcp", *program]
-    assert mpi.srun(Job(filters.first(TWO, None, 2)), chosen, {})[-5:] == program
+    chosen.launcher_args = "--mpi=pmi2"
+    of_slurm = mpi.srun(Job(filters.first(TWO, None, 2)), chosen, {})
+    assert of_slurm[-5:] == program and of_slurm[-7:-5] == ["--mpi=pmix", "--mpi=pmi2"], "the user's counts, as it is later"
     start.choose_mpi(chosen)
     assert chosen.launcher == "openmpi"
 

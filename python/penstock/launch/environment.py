@@ -31,7 +31,7 @@ def of_files(folders: tuple[str, ...] = ("~", ".")) -> dict[str, str]:
 def values_of(text: str, path: str) -> dict[str, str]:
     """Quotes around a value are not of it, as for a shell."""
     found = {}
-    for number, line in enumerate((each.strip() for each in text.splitlines()), 1):
+    for number, line in enumerate((each.strip() for each in text.split("\n")), 1):
         if not line or line.startswith("#"):
             continue
         read = re.fullmatch(r"([A-Za-z_]\w*)\s*=\s*(.*)", line, re.ASCII)

@@ -60,7 +60,7 @@ def _named(hosts: Hosts, option: str, said: str) -> dict[str, tuple[int, ...]]:
         if name not in there:
             raise UsageError(f"{option} {said}: '{name}' is none of the hosts {', '.join(there)}")
         numbers = _slots(slots, f"{option} {said}") if colon else there[name]
-        if name in whole or name in listed and not colon:
+        if name in listed and (name in whole) == bool(colon):
             raise UsageError(f"{option} {said} names {name} twice, once as a whole; say which is meant")
         absent = [each for each in numbers if each not in there[name]]
         if absent:

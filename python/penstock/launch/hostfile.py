@@ -35,7 +35,7 @@ def read_hostfile(path: str) -> Hosts:
 def hosts_of(text: str, path: str) -> Hosts:
     """Of a hostfile's text."""
     found: dict[str, Host] = {}
-    for number, line in enumerate((each.strip() for each in text.splitlines()), 1):
+    for number, line in enumerate((each.strip() for each in text.split("\n")), 1):  # no other sign begins a line
         if not line or line.startswith("#"):
             continue
         where = f"{path}, line {number}: '{line}'"
