@@ -117,6 +117,23 @@ def test_one_that_ends_badly_ends_those_of_all_hosts(launches):
     assert "rank 0" not in err
 
 
+def test_who_ended_because_of_another_host_is_not_told_of(launches):
+    launch, pids = begin_all(launches, "0:wait=pid.1", "0:wait=pid.2", f"0:kill={signal.SIGKILL.value}", "1:stops=7",
+                             "1:sleep", "2:wait=pid.0", "2:wait=pid.1", "2:exit=7")
+    code, _, err = launches.end(launch)
+    assert code == 137 and all(map(gone, pids))
+    assert err.startswith(f"penstock launch: rank 0 on one, process {pids[0]}, was ended by SIGKILL")
+    assert len(err.splitlines()) == 1, err
+
+
+def test_where_no_host_has_another_cause_one_says_so(launches):
+    launch, pids = begin_all(launches, "1:stops=7", "1:sleep", "2:stops=7", "2:sleep", "0:wait=pid.1", "0:wait=pid.2",
+                             "0:exit=7")
+    code, _, err = launches.end(launch)
+    assert code == 7 and all(map(gone, pids))
+    assert err == "penstock launch: a rank on one ended with exit code 7\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_processes_of_all_hosts(launches, number):
     launch, _ = begin_all(launches, "all:stops", "all:sleep")

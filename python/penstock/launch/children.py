@@ -108,6 +108,10 @@ class Children:
     _deadline: float | None = None
     _bad: list[tuple[Child, int]] = field(default_factory=list)  # in their order, without the ends that we have caused
     _asked: int = signal.SIGTERM
+    _of_one_host: bool = field(init=False)  # another launcher knows the ends of all hosts
+
+    def __post_init__(self) -> None:
+        self._of_one_host = self.hears is not None
 
     def run(self, commands: Iterable[Command]) -> int:
         """Starts them and waits for all; the exit code: the first that is not 0, 7 last."""
@@ -138,7 +142,7 @@ class Children:
         if any(each.runs for each in self.listed):
             return _of_signal(signal.SIGKILL)
         cause = next((code for _, code in self._bad if code != PEER_LOST), 0)
-        if self._bad and not cause:
+        if self._bad and not cause and not self._of_one_host:
             self._tell_cause(*self._bad[0])
         return cause or (PEER_LOST if self._bad else 0)
 
@@ -201,12 +205,14 @@ class Children:
 
     def _tell_cause(self, child: Child, code: int) -> None:
         others = sum(each.runs for each in self.listed)
-        then = "; all others are ended" if self.hears is not None else (
+        then = "; all others are ended" if self._of_one_host else (
             f"; the other {others} are ended" if others > 1 else "; the other is ended" if others else "")
         if not child.command.far:
             self.tell(f"{child.command.name}, process {child.process.pid}, {said_of(code)}{then}")
         elif code in (255, 126, 127) or child.process.returncode < 0:  # of ssh and shells; else its launcher has told
             self.tell(f"the connection to {child.command.name} {said_of(code)}{then}")
+        elif code == PEER_LOST:
+            self.tell(f"a rank on {child.command.name} {said_of(code)}{then}")
 
     def _pass_deadline(self) -> None:
         if self._deadline is None or time.monotonic() < self._deadline:
