@@ -16,6 +16,7 @@ import penstock
 import small_models as small
 from cores import NATIVE, WAYS, test_core
 from penstock.native.look import look
+from penstock.run.stop_signals import StopSignals
 from penstock.weights.bits import same_bits
 from resumed import life
 from test_ending import open_engine, step
@@ -95,6 +96,22 @@ def test_what_is_not_committed_is_in_every_order_of_updates(order, tmp_path):
         step(engine, number)
     a, b = whole.state_dict(), engine.state_dict()
     assert all(same_bits(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("agreed", [None, [None, signal.SIGTERM]])
+def test_one_of_several_that_has_stopped_does_not_hear_its_launcher_any_more(agreed):
+    """Who asks the others to end when the first of them has ended, and would see another end than 75."""
+    stop = StopSignals()
+    stop.take((signal.SIGINT, signal.SIGTERM))
+    if agreed:
+        stop.agree(agreed)
+    else:
+        send()
+    with pytest.raises(SystemExit) as ended:
+        stop.end(3, kept=True)
+    assert ended.value.code == 75
+    assert signal.getsignal(signal.SIGTERM) == (signal.SIG_IGN if agreed else signal.SIG_DFL)
+    assert signal.getsignal(signal.SIGINT) != signal.SIG_IGN
 
 
 def test_a_step_of_several_micro_batches_is_ended_as_a_whole():

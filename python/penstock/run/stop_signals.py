@@ -88,6 +88,7 @@ class StopSignals:
         self._code = STOPPED if kept or checkpoint is not None else 128 + number
         if threading.get_ident() != self._main and self._handles(number):
             signal.pthread_kill(self._main or 0, number)  # it raises SystemExit there, too, which ends the process
+        self._ignore_launcher()
         raise SystemExit(self._code)
 
     def give_back(self) -> None:
@@ -98,6 +99,7 @@ class StopSignals:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self._code is not None:
+            self._ignore_launcher()
             raise SystemExit(self._code)
         if os.getpid() != self._process:
             self._in_child(number)
@@ -114,6 +116,12 @@ class StopSignals:
                 self._put_back()
 
     # Private.
+    def _ignore_launcher(self) -> None:
+        """Which ends the others as soon as the first of several processes has ended with 75, as srun does: it would take the
+        end of this one for a bad one."""
+        if self._agreed is not None and threading.get_ident() == self._main and signal.SIGTERM in self._before:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     def _handler_before(self, number: int) -> Any:
         handler = signal.getsignal(number)
         if number in (signal.SIGKILL, signal.SIGSTOP):
