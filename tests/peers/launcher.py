@@ -21,6 +21,7 @@ from penstock.launch import cores, filters, hostfile
 # What is refused on purpose, by the words of its error.
 ON_PURPOSE = {"has no slots;": "slots=0", "is not HOST slots=NUMBER": "other words behind slots=N",
               " twice, once": "a host as a whole and by slot",
+              "is no list of slots": "a number in another form than digits of ASCII",
               "leaves no slot": "nothing is left", ": there ": "more hosts than there are",
               " has ": "more slots than there are"}
 DOCUMENTED = [  # of its documentation and its own tests
@@ -35,6 +36,19 @@ DOCUMENTED = [  # of its documentation and its own tests
     ("", {}), ("#", {}),
     ("worker 1 slots=2", {}), ("worker-1 slots=2 max_slots=4", {}),
     ("127.0.0.1 slots=2\n# worker-3 slots=1", {"include": "127.0.0.1"})]
+ONE, BOTH = "worker-0 slots=4", "worker-0 slots=4\nworker-1 slots=4"
+DOCUMENTED += [  # of tests/unit/launcher/test_run.py
+    *((ONE, {"exclude": each}) for each in ("worker-0:1", "worker-0:1,2", "worker-0", "worker-0:0,1,2,3")),
+    *((ONE, {"include": each}) for each in ("worker-0:1", "worker-0:1,1", "worker-0:1@worker-0:0,1", "worker-0")),
+    *((BOTH, {"exclude": each}) for each in ("worker-1", "worker-0:0,1@worker-1:3", "jeff", "worker-1:4",
+                                             "worker-1@worker-0:1@5")),
+    *((BOTH, {"include": each}) for each in ("worker-1:0,3", "jeff", "worker-1:4")), (BOTH, {}), (ONE, {}),
+    *(("localhost slots=1", {"num_nodes": 1, each: "localhost"}) for each in ("include", "exclude")),
+    *(("localhost slots=1", {"num_gpus": 1, each: "localhost"}) for each in ("include", "exclude")),
+    ("\nworker-1 slots=2\nworker-2 slots=2\n\nlocalhost slots=1\n123.23.12.10 slots=2\n\n#worker-1 slots=3\n# a\n\n",
+     {}),
+    ("worker-1 slots=2\nworker-2 slots=1\nworker-1 slots=1", {}), ("this is bad slots=1", {}), ("missingslots", {}),
+    ("worker-1 slots=2\nthis is bad slots=1\nworker-2 slots=4\nmissingslots\n\n", {})]
 
 
 def by_deepspeed(path, words):
@@ -75,7 +89,8 @@ def drawn(draw):
     lines = [f"{name}{draw.choice([' ', '  ', chr(9)])}slots={draw.randint(1, 5)}" for name in names]
     for odd in ("# none", "", " \t", "  # x slots=3", "b slots=", "c slots=2 # ours", "d slots=2 max_slots=3",
                 "e slots=0", "f slots=2x",
-                "g slots = 2", f"{names[0]} slots=1", "h  slots=2 and more", "slots=3"):
+                "g slots = 2", f"{names[0]} slots=1", "h  slots=2 and more", "slots=3", "i slots=2 # \f j slots=1",
+                "k slots=2 # \u2028l slots=1", "m slots=02", "n slots=2\r", "o:22 slots=1", "p max_slots=2 slots=1"):
         if draw.random() < 0.02:
             lines.insert(draw.randint(0, len(lines)), odd)
     words = {}
@@ -87,7 +102,9 @@ def drawn(draw):
             parts = []
             for _ in range(draw.randint(1, 3)):
                 slots = ",".join(str(draw.randint(0, draw.choice([0, 1, 1, 4]))) for _ in range(draw.randint(1, 3)))
-                listed = draw.choice(["", "", *[f":{slots}"] * 4, f": {slots} ", ":", ":x"])
+                odd = draw.choice([":", ":x", f":{slots},", f":{slots}:1", f":+{slots}", ":0_1", ":-1", ":0-1", ":01",
+                                   " "])
+                listed = draw.choice(["", "", *[f":{slots}"] * 5, f": {slots} ", odd])
                 parts.append(draw.choice([*names * 6, "gone"]) + listed)
             words[option] = "@".join(parts)
     if "num" in chosen and draw.random() < 0.7:
