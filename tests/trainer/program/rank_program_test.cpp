@@ -146,6 +146,13 @@ TEST_F(RankProgram, StagesHaveTheSameBits) {
     }
 }
 
+TEST_F(RankProgram, OfAStepOfSlurmsThatToldMpiNothingAreRefused) {
+    Words command = penstock(words({"--steps", "1"}));
+    command.insert(command.begin(), {"/usr/bin/env", "SLURM_STEP_NUM_TASKS=2"});
+    expect_refused(run_command(directory_.path(), command), 2, "start them by srun --mpi=pmix");
+    EXPECT_FALSE(fs::exists(directory_ / "run"));
+}
+
 TEST_F(RankProgram, AreKilledAndStoppedAndGoOnToTheSameBits) {
     const Words course = {"--steps", "14", "--set", "run.sample.tokens=0"};
     ASSERT_TRUE(uses_mpi(mpirun(of_ranks(2, words(course)))));

@@ -25,7 +25,7 @@ std::optional<MpiLaunch> mpi_launch(const std::function<const char*(const char*)
     constexpr const char* tasks_of_slurm = "SLURM_STEP_NUM_TASKS";
     const std::uint32_t tasks = count_of(variable(tasks_of_slurm));
     if (variable("PMIX_RANK") != nullptr) return MpiLaunch{"PMIX_RANK", tasks};
-    if (tasks > 1) return MpiLaunch{tasks_of_slurm, tasks};
+    if (tasks > 1) return MpiLaunch{tasks_of_slurm, tasks, false};
     return std::nullopt;
 }
 

@@ -11,6 +11,7 @@ namespace penstock::zero {
 struct MpiLaunch {
     std::string told_by;      // the variable that says it: "OMPI_COMM_WORLD_SIZE"
     std::uint32_t ranks = 0;  // that were started; 0: the launcher does not say
+    bool told_mpi = true;     // MPI was told, too, how to find the others
 };
 
 // What the environment says of mpirun, or of srun with more than one task; `variable` gives a value or null. Nothing:

@@ -43,6 +43,12 @@ void begin_mpi(const MpiLaunch& launch) {
     int before = 0, threads = MPI_THREAD_SINGLE, count = 0;
     MPI_Initialized(&before);
     PENSTOCK_CHECK(before == 0, "MPI is initialised once a process");
+    if (!launch.told_mpi)  // MPI_Init would end the process, in words of its own
+        throw Error(
+            ExitCode::usage,
+            fmt::format("{} is {}, and srun has told these processes nothing by which MPI finds the others: start "
+                        "them by srun --mpi=pmix, or by Open MPI's own mpirun",
+                        launch.told_by, launch.ranks));
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &threads);
     if (threads < MPI_THREAD_MULTIPLE)
         refuse(
