@@ -23,9 +23,10 @@ def promised(text):
 
 
 def own_environment():
-    """Without what launchers set: other tests of this process have begun process groups and DeepSpeed's plugins."""
-    launchers = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "ACCELERATE_", "DS_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
+    """Without what launchers set: other tests of this process have begun process groups and DeepSpeed's plugins. And with the
+    loops of torch's choice: told to take the plainest ones it cannot attend in bfloat16 where a processor has AMX."""
+    others = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "ACCELERATE_", "DS_", "ATEN_CPU_CAPABILITY")
+    return {name: value for name, value in os.environ.items() if not name.startswith(others)}
 
 
 def run(example, place):
