@@ -80,7 +80,7 @@ def test_ranks_of_torch_without_a_variable_are_seen(monkeypatch):
 def test_another_version_of_torch_is_named_by_its_rank():
     class Other:
         def gathered(self, value):
-            return [value, "2.0.0"]
+            return [value, (*value[:-1], "2.0.0")]
     with pytest.raises(penstock.UsageError, match=rf"rank 1 has torch 2.0.0, rank 0 has {torch.__version__}".replace("+", r"\+")):
         make_alike(small.Stack(), Other())
 

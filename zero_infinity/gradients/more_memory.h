@@ -2,9 +2,10 @@
 // within what its budget leaves and what the machine has.
 #pragma once
 
+#include "pinned_pool/region.h"
+
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,18 +23,14 @@ class MoreMemory {
    public:
     explicit MoreMemory(MoreMemoryLimit limit) : limit_(std::move(limit)) {}
     // Zeros, at a granule, until it ends. `unit`: whose gradients they are for. Throws Error (does_not_fit): the budget
-    // or the machine has no room for them.
+    // or the machine has no room for them; and as Region.
     std::byte* take(std::uint64_t bytes, std::string_view unit);
     void orphan() noexcept;  // somebody who is lost may write there at any time
 
    private:
-    struct Unmap {
-        std::uint64_t bytes = 0;
-        void operator()(std::byte* first) const noexcept;
-    };
     MoreMemoryLimit limit_;
     std::uint64_t taken_ = 0;
-    std::vector<std::unique_ptr<std::byte, Unmap>> parts_;
+    std::vector<pool::Region> parts_;
 };
 
 }  // namespace penstock::zero

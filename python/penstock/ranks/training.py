@@ -48,21 +48,20 @@ def store_of_ranks(store: Store, ranks: int) -> Store:
 def make_alike(model: nn.Module, group: Group) -> str | None:
     """Parameters and buffers become rank 0's, as DistributedDataParallel makes them; a line that says so where they were
     others. All ranks call it."""
-    for rank, version in enumerate(versions := group.gathered(torch.__version__)):
-        if version != versions[0]:
-            raise UsageError(f"rank {rank} has torch {version}, rank 0 has {versions[0]}: their gradients would not be of one "
-                             "model; all processes have the same version")
     named = [*model.named_parameters(), *model.named_buffers()]
     digests = [_digest(each) for _, each in named if not each.is_meta]
     names = [name for name, each in named if not each.is_meta]
     shapes = [(name, tuple(each.shape), str(each.dtype)) for name, each in named]
-    told = group.gathered((shapes, digests))
-    for rank, (of_rank, _) in enumerate(told):
+    told = group.gathered((shapes, digests, torch.__version__))
+    for rank, (of_rank, _, version) in enumerate(told):
+        if version != (first := told[0][2]):
+            raise UsageError(f"rank {rank} has torch {version}, rank 0 has {first}: their gradients would not be of one model; all "
+                             "processes have the same version")
         if of_rank != told[0][0]:
             other = next((mine for mine, first in zip(of_rank, told[0][0]) if mine != first), None)
             raise UsageError(f"rank {rank} has another model than rank 0"
                              + (f", first at '{other[0]}'" if other else "") + ": all processes make the same one")
-    changed = [name for at, name in enumerate(names) if any(of[at] != told[0][1][at] for _, of in told)]
+    changed = [name for at, name in enumerate(names) if any(of[at] != told[0][1][at] for _, of, _ in told)]
     wanted = set(changed)
     for name, each in named:
         if name in wanted:

@@ -40,6 +40,13 @@ inline std::vector<zero::UnitSpec> units(zero::Unused unused = zero::Unused::ref
     };
 }
 
+// Any of them may have no gradient in a step.
+inline std::vector<zero::UnitSpec> all_skippable(std::vector<zero::UnitSpec> all) {
+    for (zero::UnitSpec& unit : all)
+        for (zero::ParameterSpec& parameter : unit.parameters) parameter.unused = zero::Unused::skipped;
+    return all;
+}
+
 inline float first_value(std::uint32_t unit, std::uint32_t index, std::uint64_t element) {
     return static_cast<float>((unit * 31 + index * 17 + element * 7) % 97) / 64 - 0.5F;
 }
@@ -299,9 +306,7 @@ class Client {
           }) {
         for (const std::uint32_t unit : setting.resident_units) units_[unit].resident = true;
         for (zero::UnitSpec& unit : units_) unit.frozen_type = setting.frozen_type;
-        if (setting.all_may_be_unused)
-            for (zero::UnitSpec& unit : units_)
-                for (zero::ParameterSpec& parameter : unit.parameters) parameter.unused = zero::Unused::skipped;
+        if (setting.all_may_be_unused) units_ = all_skippable(std::move(units_));
         zero::CoreOptions options = core_options(directory, setting);
         if (setting.fill_bytes > 0) fill(options, setting);
         seams.weights = &source_;

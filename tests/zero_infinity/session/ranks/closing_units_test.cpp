@@ -44,13 +44,7 @@ Made made_pass(unsigned seed, std::uint32_t rank, Visiting visiting) {
 
 constexpr std::uint64_t steps = 3;
 
-// Any of them may have no gradient in a step.
-std::vector<zero::UnitSpec> unused_units() {
-    std::vector<zero::UnitSpec> all = units(zero::Unused::skipped);
-    for (zero::UnitSpec& unit : all)
-        for (zero::ParameterSpec& parameter : unit.parameters) parameter.unused = zero::Unused::skipped;
-    return all;
-}
+using State = std::map<PlainLoop::Id, PlainLoop::Parameter>;
 
 struct Programs {
     RankCourse course;
@@ -76,7 +70,7 @@ struct Programs {
         }
     }
     RankedLoop plain() const {
-        RankedLoop loop(course.ranks, course.setting.sum_order, unused_units());
+        RankedLoop loop(course.ranks, course.setting.sum_order, all_skippable(units()));
         for (std::uint64_t step = 1; step <= steps; ++step) {
             for (std::uint64_t pass = 0; pass < course.passes; ++pass) {
                 for (std::uint32_t rank = 0; rank < course.ranks; ++rank) {
@@ -92,15 +86,16 @@ struct Programs {
         return loop;
     }
     // What each rank holds at its end.
-    std::vector<std::map<PlainLoop::Id, PlainLoop::Parameter>> live(std::vector<std::string>& thrown) const {
+    std::vector<State> live() const {
         const TemporaryDirectory parent;
-        std::vector<std::map<PlainLoop::Id, PlainLoop::Parameter>> held(course.ranks);
+        std::vector<State> held(course.ranks);
         ThreadRanks control(course.ranks), bulk(course.ranks);
-        thrown = run_ranks(course.ranks, [&](std::uint32_t rank) {
+        const auto thrown = run_ranks(course.ranks, [&](std::uint32_t rank) {
             Client client(parent / "swap", course.setting, {.ranks = {&control.of(rank), &bulk.of(rank)}});
             train(client, rank);
             held[rank] = client.state();
         });
+        EXPECT_EQ(thrown, std::vector<std::string>(course.ranks));
         return held;
     }
 };
@@ -117,8 +112,7 @@ Programs programs(std::uint64_t seed, Visiting visiting) {
 }
 
 // The largest difference of weights.
-float distance(const std::map<PlainLoop::Id, PlainLoop::Parameter>& left,
-               const std::map<PlainLoop::Id, PlainLoop::Parameter>& right) {
+float distance(const State& left, const State& right) {
     float largest = 0;
     for (const auto& [id, parameter] : left)
         for (std::size_t at = 0; at < parameter.value.size(); ++at)
@@ -131,9 +125,7 @@ TEST(ClosingUnits, ProgramsThatVisitAlikeHaveTheLoopsBits) {
     for (std::uint64_t seed = first; seed < first + seed_count(8); ++seed) {
         SCOPED_TRACE(replay(seed));
         const Programs all = programs(seed, Visiting::alike);
-        std::vector<std::string> thrown;
-        const auto held = all.live(thrown);
-        ASSERT_EQ(thrown, std::vector<std::string>(all.course.ranks));
+        const auto held = all.live();
         const RankedLoop loop = all.plain();
         for (const auto& each : held) ASSERT_TRUE(each == loop.parameters());
     }
@@ -145,12 +137,10 @@ TEST(ClosingUnits, ProgramsThatVisitEachItsOwnTrainAlikeAndLoseNothing) {
     for (std::uint64_t seed = first; seed < first + seed_count(8); ++seed) {
         SCOPED_TRACE(replay(seed));
         const Programs all = programs(seed, Visiting::each_its_own);
-        std::vector<std::string> thrown;
-        const auto held = all.live(thrown);
-        ASSERT_EQ(thrown, std::vector<std::string>(all.course.ranks));
+        const auto held = all.live();
         for (const auto& each : held) ASSERT_TRUE(each == held.front());
         ASSERT_LT(distance(held.front(), all.plain().parameters()), 1e-3F);
-        ASSERT_TRUE(all.live(thrown) == held);
+        ASSERT_TRUE(all.live() == held);
     }
 }
 
