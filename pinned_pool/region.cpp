@@ -117,6 +117,12 @@ void Region::map(std::size_t bytes, HugePages huge_pages) {
     ::madvise(data_, bytes_, huge_pages == HugePages::wanted ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
+void Region::orphan() noexcept {
+    PENSTOCK_CHECK(!registered(), "a region of {} bytes that a device knows is orphaned", bytes_);
+    reservation_ = nullptr;  // nothing else unmaps it
+    *this = Region();
+}
+
 void Region::release() noexcept {
     registration_ = DeviceRegistration();
     if (reservation_ != nullptr) ::munmap(reservation_, reservation_bytes_);

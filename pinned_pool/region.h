@@ -36,6 +36,9 @@ class Region {
     std::size_t huge_bytes() const noexcept { return huge_bytes_; }
     // Empty, or one line: huge pages not given, or registration refused, and why.
     const std::string& note() const noexcept { return note_; }
+    // Empties the region; the memory stays mapped while the process lives, for somebody who is lost may write there at
+    // any time. Only memory that no device knows (checked).
+    void orphan() noexcept;
 
    private:
     void map(std::size_t bytes, HugePages huge_pages);

@@ -77,6 +77,19 @@ TEST(Region, MovesItsMemory) {
     EXPECT_EQ(second.data(), nullptr);
 }
 
+TEST(Region, OrphanedStaysMapped) {
+    std::byte* data = nullptr;
+    {
+        Region region(1 << 20, 1, Registration::none);
+        data = region.data();
+        region.orphan();
+        EXPECT_EQ(region.data(), nullptr);
+        EXPECT_EQ(region.bytes(), 0U);
+    }
+    data[(1 << 20) - 1] = std::byte{7};  // faults where nothing is mapped
+    EXPECT_EQ(data[0], std::byte{});
+}
+
 TEST(Region, IsNotThereInAChildOfTheProcess) {
     const Region region(8192, 1, Registration::none);
     const ::pid_t child = ::fork();

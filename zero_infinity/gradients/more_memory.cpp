@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 namespace penstock::zero {
 
@@ -29,7 +28,7 @@ std::byte* MoreMemory::take(std::uint64_t bytes, std::string_view unit) {
 }
 
 void MoreMemory::orphan() noexcept {
-    static_cast<void>(std::make_unique<std::vector<pool::Region>>(std::move(parts_)).release());
+    for (pool::Region& part : parts_) part.orphan();
 }
 
 }  // namespace penstock::zero
