@@ -1,6 +1,6 @@
 // The gradient sums of one step: what comes is added, counted for the norm, and lent to updates. The door to the nouns
-// of this room: who has the sums (GradientLedger), where they lie (HostSums, DeviceGradients), and their norm
-// (GradientNorm).
+// of this room: who has the sums (GradientLedger), where they lie (HostSums, DeviceGradients, of several ranks
+// ShardSums), and their norm (GradientNorm).
 #pragma once
 
 #include "aio/io.h"

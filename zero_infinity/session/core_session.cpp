@@ -108,12 +108,12 @@ void CoreSession::visit(const Visit& visit, std::span<const std::uint32_t> held)
     try {
         s.work->driver.visit(whole, s.order.ahead(), kept.units);
     } catch (const Error& error) {
-        if (error.code() != ExitCode::does_not_fit || s.work->driver.failed()) throw;
+        if (error.code() != ExitCode::does_not_fit || s.work->driver.failed()) s.tell_ranks(error);
         s.order.take_back();
         s.stage = Stage::in_pass;
         throw;
     }
-    s.step_order->arrive(whole.units);
+    s.told_to_ranks([&] { s.step_order->arrive(whole.units); });
     s.stage = Stage::in_pass;
 }
 
@@ -217,8 +217,8 @@ void CoreSession::complete(std::uint32_t unit) {
     const bool leaves = gradient_memory() == GradientMemory::nvme;
     PENSTOCK_CHECK(s.stage == Stage::in_pass && (s.step_order->begun() || leaves),
                    "unit {} is complete, but no step was begun", unit);
-    s.stage = Stage::failed;
-    const Departure departure = s.step_order->depart(unit);
+    Departure departure{};
+    s.perform([&] { departure = s.step_order->depart(unit); });
     s.stage = Stage::in_pass;
     if (departure == Departure::left && leaves) s.change_sums([&] { s.work->gradients.let_leave(unit); });
 }

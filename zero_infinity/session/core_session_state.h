@@ -81,9 +81,13 @@ struct CoreSession::State final : StepHands {
         try {
             call();
         } catch (const Error& error) {
-            if (ranks.ranks() == 1) throw;
-            throw ranks.failed(error);
+            tell_ranks(error);
         }
+    }
+    // REQUIRES: the Error is being handled.
+    [[noreturn]] void tell_ranks(const Error& error) {
+        if (ranks.ranks() == 1) throw;
+        throw ranks.failed(error);
     }
     // Runs what may fail halfway: whatever is thrown from within leaves the session failed.
     template <typename Call>
@@ -114,24 +118,23 @@ struct CoreSession::State final : StepHands {
         });
     }
 
-    // Made by the opening, and constant from then on. The order is that of construction: what is below may be at what
-    // is above until its own end.
+    // Made by the opening, and the same ones until the end; each keeps its state itself. The order is that of
+    // construction: what is below may be at what is above until its own end.
     std::unique_ptr<SessionPlan> plan;
     std::unique_ptr<pool::PinnedPool> pool;  // before what may be at its memory until its own end
     SessionRanks ranks;
-    CommitBarrier barrier;
     std::unique_ptr<Device> device;  // after the end, for whoever still has memory of it; before that machine's
     std::unique_ptr<Machine> machine;
     ModelStore opened;
-    std::unique_ptr<SessionWork> work;  // its parts have states of their own
+    std::unique_ptr<SessionWork> work;
     SessionInfo info;
-    std::vector<std::string> notes;
     std::string went_on_from;  // went_on_from_key's value
 
     // All that follows is the compute thread's. Where it is in a pass or step:
     Stage stage = Stage::ready;
     Pass pass = Pass::training;
     VisitOrder order;
+    std::vector<std::string> notes;  // that nobody has taken
 
     // The sums of gradients.
     std::optional<double> norm;                     // of the sums as they are
@@ -150,7 +153,8 @@ struct CoreSession::State final : StepHands {
     std::optional<StepUpdate> step_update;
     std::optional<StepOrder> step_order;
 
-    // What is committed beside the model.
+    // What is committed: by which rank up to which generation, and what lies there beside the model.
+    CommitBarrier barrier;
     store::ClientState newest;       // what the client gave for the newest step
     store::ClientState newest_user;  // as it was then
     store::ClientState user;
