@@ -9,7 +9,7 @@ readonly trusted_tests=(
   aio pinned_pool swap swap_snapshot swap_kill core engine trainer_program trainer_kill
 )
 # What of them says how refusals are worded.
-readonly untrusted_cases='^trainer_program:(BadInput|BenchVerbs)\.'
+readonly untrusted_cases='^trainer_program:(BadInput|BenchVerbs)$'
 
 readonly fuzz_seconds_of_test=10 # of each of the programs, as many at once as there are cores: under a minute on two
 
@@ -51,13 +51,13 @@ test_trusted() {
 test_all() {
   local release_seconds=$SECONDS
   begin 'python packages' python/tests/venv.sh
-  begin 'fuzz packages' setup_fuzz
+  begin 'clang' setup_clang
   test_preset release all --
   release_seconds=$((SECONDS - release_seconds))
   in_time python 45 && test_python
-  in_time dev 45 && test_preset dev all --
-  in_time tsan 30 && test_preset tsan all --
-  in_time fuzz 10 && test_fuzz
+  in_time dev 45 && with_clang dev test_preset dev all --
+  in_time tsan 30 && with_clang tsan test_preset tsan all --
+  in_time fuzz 10 && with_clang fuzz test_fuzz
   return 0
 }
 
@@ -95,14 +95,18 @@ test_preset() {
   fi
 }
 
-# One test to count: a phase of its own, or a line why there is none.
-test_fuzz() {
+# with_clang PART COMMAND...: or a line why there is none.
+with_clang() {
   local start=$SECONDS
-  if ! finish 'fuzz packages' setup_fuzz; then
-    skip_phase fuzz $((SECONDS - start)) 'skipped: no clang with libFuzzer here'
-    return 0
+  if finish clang setup_clang; then
+    "${@:2}"
+  else
+    skip_phase "$1" $((SECONDS - start)) 'skipped: no clang with its sanitizers here'
   fi
-  enter 'fuzz packages' $((SECONDS - start)) ok
+}
+
+# One test to count.
+test_fuzz() {
   phase fuzz fuzz "$fuzz_seconds_of_test"
   ! phase_succeeded || passed=$((passed + 1))
 }
@@ -110,7 +114,7 @@ test_fuzz() {
 # run_cases PRESET [OPTION OF CTEST...]
 run_cases() {
   local launcher=()
-  # ThreadSanitizer of GCC 12 cannot place its shadow under the address randomisation of newer kernels. Containers may
+  # ThreadSanitizer cannot place its shadow under the address randomisation of newer kernels. Containers may
   # forbid to switch it off.
   if [[ $1 == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then
     launcher=(setarch "$(uname -m)" -R)
@@ -155,6 +159,7 @@ finish() {
   fi
   local status=0
   wait "${begun[$1]}" || status=$?
+  unset "begun[$1]"
   cat "build/${1// /-}.log" >&2
   return "$status"
 }

@@ -18,7 +18,7 @@
 namespace penstock::testing {
 namespace {
 
-constexpr const char* steps = "400";
+constexpr const char* steps = "150";  // some seconds, as the kills of a training take
 
 using Arguments = std::vector<std::string>;
 
@@ -106,6 +106,24 @@ void train_with_kills(const TemporaryDirectory& directory, std::mt19937_64& rand
     }
 }
 
+struct Whole {
+    Snapshot left;
+    std::map<int, double> losses;
+};
+
+// What a training of these arguments leaves that is not killed.
+const Whole& whole_of(const Arguments& arguments) {
+    static std::map<Arguments, Whole> all;
+    const auto [found, added] = all.try_emplace(arguments);
+    if (added) {
+        const TemporaryDirectory directory;
+        write_toy(directory.path());
+        EXPECT_EQ(run_command(directory.path(), train_command(arguments)).code, 0);
+        found->second = {read_snapshot(directory / "swap", "penstock"), losses(directory)};
+    }
+    return found->second;
+}
+
 // What a training leaves that is killed `wanted` times and then finished is what one leaves that was never killed.
 void expect_kills_change_nothing(int wanted, const Arguments& more, const Arguments& both = {}) {
     Arguments all = both;
@@ -114,21 +132,16 @@ void expect_kills_change_nothing(int wanted, const Arguments& more, const Argume
     SCOPED_TRACE(replay(seed));
     std::mt19937_64 random(seed);
 
-    const TemporaryDirectory whole;
-    write_toy(whole.path());
-    ASSERT_EQ(run_command(whole.path(), train_command(both)).code, 0);
-    const Snapshot expected = read_snapshot(whole / "swap", "penstock");
-    const std::map<int, double> expected_losses = losses(whole);
-
+    const Whole& expected = whole_of(both);
     Kills kills;
     for (int trainings = 0; kills.all() < wanted && trainings < wanted; ++trainings) {
         const TemporaryDirectory killed;
         write_toy(killed.path());
         train_with_kills(killed, random, wanted, all, kills);
         const Snapshot left = read_snapshot(killed / "swap", "penstock");
-        EXPECT_EQ(left.objects, expected.objects);
-        EXPECT_EQ(left.client, expected.client);
-        for (const auto& [step, loss] : losses(killed)) EXPECT_EQ(loss, expected_losses.at(step)) << "step " << step;
+        EXPECT_EQ(left.objects, expected.left.objects);
+        EXPECT_EQ(left.client, expected.left.client);
+        for (const auto& [step, loss] : losses(killed)) EXPECT_EQ(loss, expected.losses.at(step)) << "step " << step;
     }
     std::printf(
         "RESULT training kills: %d kills (%d while starting, %d creating, %d resuming, %d in steps); each went on from "

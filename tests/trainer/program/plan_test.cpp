@@ -28,10 +28,10 @@ class Plan : public ::testing::Test {
         EXPECT_EQ(ended.code, 0) << ended.errors;
         return json::parse(ended.output);
     }
-    std::vector<std::string> content() {
+    std::vector<std::string> content() {  // without .stdout and .stderr, which are ours
         std::vector<std::string> names;
         for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_.path()))
-            names.push_back(entry.path().string());
+            if (!entry.path().filename().string().starts_with('.')) names.push_back(entry.path().string());
         std::sort(names.begin(), names.end());
         return names;
     }

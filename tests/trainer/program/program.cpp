@@ -1,6 +1,7 @@
 #include "tests/trainer/program/program.h"
 
 #include "swap/directory/descriptor.h"
+#include "tests/temporary_directory.h"
 #include "tests/trainer/data/text_files.h"
 
 #include <fcntl.h>
@@ -88,10 +89,26 @@ std::vector<std::string> penstock(const std::vector<std::string>& arguments) {
     return command;
 }
 
+namespace {
+
+// What `penstock prepare` makes of the toy's text, once in a process of tests.
+const std::string& tokens_of(const std::string& text) {
+    static const std::string tokens = [&] {
+        const TemporaryDirectory directory;
+        write_file(directory / "text.txt", text);
+        const Ended prepared = run(directory.path(), {"prepare", "--out", "text.tokens", "text.txt"});
+        if (prepared.code != 0) throw std::runtime_error(prepared.errors);
+        return read_file(directory / "text.tokens");
+    }();
+    return tokens;
+}
+
+}  // namespace
+
 void write_toy(const std::string& directory) {
-    write_file(directory + "/text.txt", toy_text(20000, 1));
-    const Ended prepared = run(directory, {"prepare", "--out", "text.tokens", "text.txt"});
-    if (prepared.code != 0) throw std::runtime_error(prepared.errors);
+    const std::string text = toy_text(20000, 1);
+    write_file(directory + "/text.txt", text);
+    write_file(directory + "/text.tokens", tokens_of(text));
     write_file(directory + "/config.json", R"({
   // As small as the parts allow.
   "model": {"hidden": 32, "layers": 2, "heads": 2, "feed_forward": 64, "context": 32},

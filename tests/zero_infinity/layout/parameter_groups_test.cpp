@@ -150,14 +150,18 @@ struct Tile {
           states(of.states_bytes(count) / 64 + 1) {
         encode_initial(format, masters, view(), pieces);
     }
-    TileView view() { return {weights.data()->bytes, states.data()->bytes, numel}; }
+    template <typename Lines>
+    static auto* bytes(Lines& lines) {  // of all of them
+        return &lines.data()->bytes[0];
+    }
+    TileView view() { return {bytes(weights), bytes(states), numel}; }
     std::vector<float> masters() {
         std::vector<float> values(numel);
         decode_masters(format, view(), values.data());
         return values;
     }
     const float* moment(std::uint32_t index) const {
-        return reinterpret_cast<const float*>(states.data()->bytes + format.moment_offset_bytes(index, numel));
+        return reinterpret_cast<const float*>(bytes(states) + format.moment_offset_bytes(index, numel));
     }
 };
 

@@ -76,7 +76,7 @@ TEST_F(InBackwardTest, OneUnitsGradientsNeedThatOrder) {
                                     {zero::UpdateWay::deferred, "deferred"},
                                     {zero::UpdateWay::speculative, "within"},
                                     {zero::UpdateWay::balanced, "within"}})
-        EXPECT_EQ(refusal_of(ExitCode::usage, [&] { plan_of(zero::GradientMemory::one_unit, way, {}); }),
+        EXPECT_EQ(refusal_of(ExitCode::usage, [&, way = way] { plan_of(zero::GradientMemory::one_unit, way, {}); }),
                   "update_order \"" + std::string(word) +
                       "\" with gradient_memory one_unit: it needs \"within\", without a clip and deferred_share, which "
                       "updates a unit before the next one's gradients come");

@@ -237,11 +237,12 @@ TEST_F(RankSetTest, RanksThatUpdateOtherwiseAreNamedBeforeAnythingIsWritten) {
                                      std::pair{"rate", "the learning rate 0.02, the other has 0.01"}}) {
         std::filesystem::remove_all(run());
         EXPECT_EQ(live(1, 1), nothing);
+        const bool clips = what == std::string("clip");
         const auto thrown = live(2, 1, [&](Client& client, std::uint32_t rank) {
             client.session().begin_pass(Pass::training);
             for (std::uint32_t unit = 5; unit-- > 0;) client.backward(unit, rank);
             client.session().end_pass();
-            const bool odd = rank == 1, clips = what == std::string("clip");
+            const bool odd = rank == 1;
             client.session().update(
                 {.values = {.step = 2, .learning_rate = odd && !clips ? 2e-2 : 1e-2}, .clip = odd && clips ? 0.5 : 0},
                 [](double) {
