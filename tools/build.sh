@@ -30,6 +30,10 @@ configure() {
     if [[ -n $torch_dir ]]; then settings+=(-DPENSTOCK_TORCH_LAYERS=ON); else settings+=(-DPENSTOCK_TORCH_LAYERS=OFF); fi
   fi
   [[ -z ${PENSTOCK_WERROR:-} ]] || settings+=(-DPENSTOCK_WERROR=ON)
+  # Where a preset has another compiler than its folder, CMake begins again without what the preset says.
+  if [[ $preset =~ ^(dev|tsan|fuzz)$ ]] && grep -s '^CMAKE_CXX_COMPILER:' "$folder/CMakeCache.txt" | grep -qv clang; then
+    rm -rf "$folder"
+  fi
   # ninja itself configures again when a CMakeLists.txt has changed; it does not see these.
   if [[ ! -f $folder/configured || CMakePresets.json -nt $folder/configured ||
     $(<"$folder/configured") != "${settings[*]}" ]]; then
