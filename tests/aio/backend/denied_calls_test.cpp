@@ -16,6 +16,13 @@
 #include <thread>
 #include <vector>
 
+// Of clang, which makes the presets with sanitizers.
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PENSTOCK_SANITIZED
+#endif
+#endif
+
 namespace penstock::aio {
 namespace {
 
@@ -42,7 +49,7 @@ const std::array denied_calls{
     Denied{"mmap", __NR_mmap, BackendKind::io_uring, Need::opening},
     Denied{"eventfd2", __NR_eventfd2, BackendKind::io_uring, Need::opening},
     Denied{"ppoll", __NR_ppoll, BackendKind::io_uring, Need::some},
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which give memory back at any time
+#ifndef PENSTOCK_SANITIZED  // sanitizers give memory back at any time
     Denied{"munmap", __NR_munmap, BackendKind::io_uring, Need::some},
 #endif
     Denied{"io_setup", __NR_io_setup, BackendKind::libaio, Need::opening},
