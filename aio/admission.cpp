@@ -67,6 +67,19 @@ void check_limits(const InFlightLimits& limits, std::uint32_t chunk_bytes) {
                    limits.calm.count());
 }
 
+InFlightLimits part_of(const InFlightLimits& limits, std::uint32_t sharing, std::uint32_t chunk_bytes) noexcept {
+    const std::uint64_t chunk = chunk_bytes;
+    const auto part = [&](std::uint64_t bytes) { return std::max(bytes / sharing, chunk); };
+    InFlightLimits own = limits;
+    own.read_bytes = std::max(part(limits.read_bytes), 2 * chunk);  // a prefetch and a scrub
+    own.scrub_bytes = std::min(part(limits.scrub_bytes), own.read_bytes - chunk);
+    own.prefetch_bytes = std::min(part(limits.prefetch_bytes), own.read_bytes - own.scrub_bytes);
+    own.write_back_bytes = part(limits.write_back_bytes);
+    own.write_bytes = std::max(part(limits.write_bytes), own.write_back_bytes);
+    own.throttled_bytes = std::min(part(limits.throttled_bytes), own.write_back_bytes);
+    return own;
+}
+
 Admission admit(const InFlightLimits& limits, const DeviceLoad& load, IoKind kind, Urgency urgency,
                 std::uint64_t bytes) noexcept {
     PENSTOCK_CHECK(kind != IoKind::flush, "a flush is not bounded");

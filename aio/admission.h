@@ -31,6 +31,10 @@ struct InFlightLimits {
 // prefetch_bytes + scrub_bytes at most read_bytes, throttled_bytes at most write_back_bytes, that at most write_bytes.
 void check_limits(const InFlightLimits& limits, std::uint32_t chunk_bytes);
 
+// Of one of `sharing` programs that use a device together: a part of each bound, of a chunk at least. As many of them
+// then put no more before a demand read than one alone does.
+InFlightLimits part_of(const InFlightLimits& limits, std::uint32_t sharing, std::uint32_t chunk_bytes) noexcept;
+
 // What a device has in flight and waiting. Kept by Io, one per device.
 struct DeviceLoad {
     std::array<std::uint64_t, urgency_count> read_bytes{};   // in flight; a chunk that pauses before a retry counts

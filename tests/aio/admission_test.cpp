@@ -157,5 +157,23 @@ TEST_F(AdmissionTest, ChecksItsLimits) {
     EXPECT_DEATH(admit(limits, load, IoKind::flush, Urgency::demand, 0), "a flush is not bounded");
 }
 
+TEST_F(AdmissionTest, PartsOfLimitsAreLimitsAndTogetherNoMore) {
+    for (const std::uint32_t chunk : {4096U, 65536U, static_cast<std::uint32_t>(mib)})
+        for (const std::uint32_t sharing : {1U, 2U, 3U, 8U, 64U, 1000U}) {
+            const InFlightLimits own = part_of(limits, sharing, chunk);
+            check_limits(own, chunk);
+            const auto holds = [&](std::uint64_t part, std::uint64_t whole, std::uint64_t least) {
+                EXPECT_TRUE(part == whole / sharing || (part == least && whole / sharing < least))
+                    << part << " of " << whole << " for " << sharing << ", chunks of " << chunk;
+            };
+            holds(own.read_bytes, limits.read_bytes, 2 * std::uint64_t{chunk});
+            holds(own.write_bytes, limits.write_bytes, chunk);
+            holds(own.write_back_bytes, limits.write_back_bytes, chunk);
+            holds(own.scrub_bytes, limits.scrub_bytes, chunk);
+        }
+    EXPECT_EQ(part_of(limits, 1, 4096).prefetch_bytes, limits.prefetch_bytes);
+    EXPECT_EQ(part_of(limits, 2, 4096).throttled_bytes, limits.throttled_bytes / 2);
+}
+
 }  // namespace
 }  // namespace penstock::aio

@@ -58,11 +58,11 @@ IoSettings io_settings(const TrainConfig& config, std::uint32_t sharing) {
                        : fmt::format("built in, nothing was measured here; `penstock bench io --tune --dir {}` does",
                                      config.swap_directory());
     }
-    profile.read_in_flight_bytes /= sharing;
-    profile.write_in_flight_bytes /= sharing;
     settings.bytes_per_second /= sharing;
     apply_keys(config, profile);
-    if (!source.empty()) settings.note = fmt::format("I/O: {} ({})", text_of(profile), source);
+    if (!source.empty())
+        settings.note = fmt::format("I/O: {}{} ({})", text_of(profile),
+                                    sharing == 1 ? "" : fmt::format(", of {} ranks together", sharing), source);
     settings.limits.chunk_bytes = profile.block_bytes;
     settings.limits.in_flight = in_flight_limits(profile);
     return settings;

@@ -17,8 +17,8 @@ struct IoSettings {
 };
 
 // Looks for the profile nearest to the store's directory when a key is "auto". `sharing`: ranks whose stores are on the
-// same devices; what is "auto" is divided among them. Throws Error (usage) for a profile that is not whole
-// (aio/profile.h).
+// same devices: their rates are of one of them, and the session divides the bounds. Throws Error (usage) for a profile
+// that is not whole (aio/profile.h).
 IoSettings io_settings(const TrainConfig& config, std::uint32_t sharing = 1);
 
 // Threads that hash tiles beside so many of compute, of cores that are this process's (threads/hash_threads.h).

@@ -91,7 +91,7 @@ std::vector<std::string> keeping_all_weights(const PlannedWay& way) {
     const std::uint64_t needed = way.plan->memory.budget.used_bytes() + weights;
     std::vector<std::string> changes = {"zero_optimization.offload_param.device=cpu"};
     if (needed > way.plan->options.host_budget_bytes)
-        changes.push_back(fmt::format("memory.host_budget={}MiB", (needed >> 20) + 1));
+        changes.push_back(fmt::format("memory.host_budget={}MiB", (way.plan->room.sharing * needed >> 20) + 1));
     return changes;
 }
 

@@ -15,7 +15,7 @@ RunLog::Begin begin_of(const zero::SessionInfo& info) {
 }  // namespace
 
 StepLog::StepLog(OpenedRun& run, Console& console)
-    : run_(run), console_(console), meter_(run.config(), run.session().counters()) {
+    : run_(run), console_(console), meter_(run.config(), run.session().info(), run.session().counters()) {
     if (!run.ranks().speaks()) return;
     file_.emplace(run.directory().log(), run.start().state.step, begin_of(run.session().info()));
     for (const std::string& note : file_->take_notes()) console_.warn(note);

@@ -43,7 +43,7 @@ StepRecord StepMeter::measure(const RunProgress& progress, const engine::StepRep
                             .read_bytes = counters.read_bytes - counters_.read_bytes,
                             .write_bytes = counters.write_bytes - counters_.write_bytes,
                             .pool_peak_bytes = counters.pool_peak_bytes,
-                            .pool_budget_bytes = config_.session.host_budget_bytes,
+                            .pool_budget_bytes = pool_budget_bytes_,
                             .activation_bytes = report.activation_bytes + report.graph_bytes,
                             .away_bytes = report.away_bytes,
                             .peak_rss_bytes = peak_rss_bytes(),

@@ -24,8 +24,8 @@ struct StepTotals {
 class StepMeter {
    public:
     // `counters`: of the session when the first step begins.
-    StepMeter(const TrainConfig& config, const engine::SessionCounters& counters)
-        : config_(config), counters_(counters) {}
+    StepMeter(const TrainConfig& config, const engine::SessionInfo& session, const engine::SessionCounters& counters)
+        : config_(config), pool_budget_bytes_(session.pool_budget_bytes), counters_(counters) {}
 
     // Of the step that has just ended. REQUIRES: one call for each step.
     StepRecord measure(const RunProgress& progress, const engine::StepReport& report, double seconds,
@@ -35,6 +35,7 @@ class StepMeter {
 
    private:
     const TrainConfig& config_;
+    std::uint64_t pool_budget_bytes_;
     engine::SessionCounters counters_;  // at the end of the last step
     StepTotals totals_;
     double smooth_seconds_ = 0;

@@ -344,6 +344,10 @@ void CSession::settle() {
     session_->settle();
 }
 
+void CSession::gather(std::string_view what, std::span<const std::byte> mine, std::span<std::byte> all) {
+    session_->ranks().all_gather(what, mine, all);
+}
+
 void CSession::read(ParameterId parameter, ParameterValue value, std::span<std::byte> to) {
     require_between_passes("reading");
     require_no_step_begun("reading");

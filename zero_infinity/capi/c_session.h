@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::zero {
@@ -70,6 +71,8 @@ class CSession {
     void complete(std::uint32_t unit);
     penstock_step_report update(const penstock_step& step);
     void settle();
+    std::uint32_t rank_count() noexcept { return session_->ranks().ranks(); }
+    void gather(std::string_view what, std::span<const std::byte> mine, std::span<std::byte> all);
     void read(ParameterId parameter, ParameterValue value, std::span<std::byte> to);
     void write(ParameterId parameter, ParameterValue value, std::span<const float> from);
 

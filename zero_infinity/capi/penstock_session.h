@@ -185,7 +185,7 @@ typedef struct penstock_session_options {
     const char* resume_from;
     int go_back;
     // Memory.
-    uint64_t host_budget_bytes;  // hard limit of the pool; 0: what prefetch_depth asks for, and no more
+    uint64_t host_budget_bytes;  // hard limit of the pool, of all ranks of a machine; 0: what prefetch_depth asks for
     uint32_t prefetch_depth;     // visits ahead; 0: 2
     uint32_t staging_tiles;      // 0: 4
     uint64_t tile_elements;      // a multiple of 4096, part of the store; 0: 2^20

@@ -12,6 +12,7 @@
 #include "zero_infinity/capi/penstock_look.h"
 #include "zero_infinity/capi/penstock_session.h"
 #include "zero_infinity/kernels/kernels.h"
+#include "zero_infinity/ranks/capi/penstock_ranks.h"
 
 #include <cstddef>
 #include <exception>
@@ -307,6 +308,17 @@ penstock_status penstock_session_update(penstock_session* session, const penstoc
 
 penstock_status penstock_session_settle(penstock_session* session, penstock_error* error) {
     return called(session, error, [&](CSession& own) { own.settle(); });
+}
+
+penstock_status penstock_session_gather(penstock_session* session, const char* what, const void* mine, void* everyones,
+                                        uint64_t bytes, penstock_error* error) {
+    return called(session, error, [&](CSession& own) {
+        require(mine != nullptr && everyones != nullptr && bytes > 0, "a gather of {} bytes wants memory for them",
+                bytes);
+        const std::span all(static_cast<std::byte*>(everyones), bytes * own.rank_count());
+        require(what != nullptr, "what is NULL");
+        own.gather(what, {static_cast<const std::byte*>(mine), bytes}, all);
+    });
 }
 
 penstock_status penstock_session_read(penstock_session* session, uint32_t unit, uint32_t parameter, penstock_what what,

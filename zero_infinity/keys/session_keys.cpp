@@ -58,7 +58,7 @@ constexpr std::array key_list = {
             core_default<&CoreOptions::io_deadline>}
             .shared(obeyed),
     KeySpec{"memory.host_budget", bytes, "", {kibi * kibi, 64 * tebi}, {}, free,
-            "hard limit of the pool: weights, staging, gradients, resident objects",
+            "hard limit of the pool: weights, staging, gradients, resident objects; the ranks of a machine divide it",
             core<&CoreOptions::host_budget_bytes>}
             .shared({.effect = Effect::obeyed, .fallback = "0", .range = {0, 64 * tebi}}),
     KeySpec{"memory.fill_host_budget", boolean, "", {}, {}, free,

@@ -38,12 +38,13 @@ bool apply(Lightening change, std::uint32_t least_prefetch, CoreOptions& options
     return false;
 }
 
-// What the pool needs at least; nothing where the room is not that large.
+// What the pools of all ranks that share the room need at least; nothing where it is not that large.
 std::optional<std::uint64_t> needed_bytes(const ModelSpec& model, CoreOptions options, const MachineRoom& room,
                                           Partition partition) try {
     options.host_budget_bytes = planned_host_budget;
     options.fill_host_budget = false;  // it takes no more than there is
-    return SessionPlan(model, options, room, partition).memory.budget.used_bytes();
+    const std::uint64_t bytes = room.sharing * SessionPlan(model, options, room, partition).memory.budget.used_bytes();
+    return bytes <= room.host.available_bytes ? std::optional(bytes) : std::nullopt;
 } catch (const Error& error) {
     if (error.code() != ExitCode::does_not_fit) throw;
     return std::nullopt;

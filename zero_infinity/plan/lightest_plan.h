@@ -22,7 +22,7 @@ enum class Lightening : std::uint8_t {
 
 struct LightestPlan {
     std::vector<Lightening> changes;
-    std::uint64_t pool_bytes = 0;  // a budget that is enough with them
+    std::uint64_t pool_bytes = 0;  // a budget that is enough with them, for all ranks that share the room
 };
 
 // As many of them as bring the pool under the options' budget; all that there are, where none does. Nothing where the

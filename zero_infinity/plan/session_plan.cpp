@@ -1,5 +1,6 @@
 #include "zero_infinity/plan/session_plan.h"
 
+#include "aio/words/byte_count.h"
 #include "aio/words/error.h"
 #include "swap/directory/store_files.h"
 #include "swap/format/layout.h"
@@ -97,6 +98,16 @@ CoreOptions for_ranks(CoreOptions options, std::uint32_t ranks) {
     return options;
 }
 
+// What is said of a machine is divided among its ranks, so that one configuration serves any number of them.
+void divide_among_ranks(CoreOptions& options, std::uint32_t sharing) {
+    if (sharing == 1) return;
+    options.io.in_flight = aio::part_of(options.io.in_flight, sharing, options.io.chunk_bytes);
+    if (options.host_budget_bytes == planned_host_budget) return;
+    options.names.host_budget +=
+        fmt::format(" ({}, which {} ranks of a machine divide)", bytes_text(options.host_budget_bytes), sharing);
+    options.host_budget_bytes /= sharing;
+}
+
 CoreOptions checked(CoreOptions given, const MachineRoom& room, std::uint32_t ranks) {
     const auto refuse = [](const std::string& what) { throw Error(ExitCode::usage, what); };
     CoreOptions options = for_ranks(for_its_use(std::move(given)), ranks);
@@ -113,6 +124,7 @@ CoreOptions checked(CoreOptions given, const MachineRoom& room, std::uint32_t ra
     if (options.gradient_type != PlaneType::fp32 && options.gradient_type != PlaneType::bf16)
         refuse(fmt::format("gradient_type {}: gradients are fp32 or bf16", word_of(options.gradient_type)));
     options.io.deadline = options.io_deadline;
+    divide_among_ranks(options, room.sharing);
     return options;
 }
 

@@ -1,5 +1,6 @@
 #include "zero_infinity/session/core_session_state.h"
 
+#include "aio/words/byte_count.h"
 #include "aio/words/error.h"
 #include "aio/words/host_name.h"
 #include "zero_infinity/optimizer/gradient.h"
@@ -29,6 +30,7 @@ void CoreSession::State::open(ModelSpec model, const CoreOptions& options, const
     check_nodes(ranks, RankRoom::read(plan->memory.budget.used_bytes(), room.host), options.names.host_budget);
     // Open.
     machine = std::make_unique<Machine>(*plan, events, seams);
+    check_disks(ranks, *machine, *plan);
     opened = open_store(*machine, *plan, ranks, seams, initial_client, events);
     restore();
     // Build.
@@ -48,6 +50,10 @@ void CoreSession::State::open(ModelSpec model, const CoreOptions& options, const
         notes.push_back(fmt::format("{} \"{}\" is \"{}\" with {} ranks: the bits are the same",
                                     options.names.update_order, word_of(options.update_order),
                                     word_of(plan->options.update_order), ranks.ranks()));
+    if (plan->room.sharing > 1 && options.host_budget_bytes != planned_host_budget)
+        notes.push_back(fmt::format("{} is {} for the {} ranks of this machine: {} of each", options.names.host_budget,
+                                    bytes_text(options.host_budget_bytes), plan->room.sharing,
+                                    memory_text(plan->options.host_budget_bytes)));
 }
 
 void CoreSession::State::end() noexcept {

@@ -33,22 +33,33 @@ std::optional<std::uint32_t> number_of(std::string_view text) {
     return number;
 }
 
-// Other numbers of ranks whose stores in `directory` have something committed, as far as this rank sees them.
-std::vector<std::uint32_t> committed_by_others(const std::string& directory, std::uint32_t ranks) {
-    std::vector<std::uint32_t> found;
-    if (ranks != 1 && store::has_commits(directory)) found.push_back(1);
+struct OtherStore {
+    std::uint32_t ranks = 1;  // of its set
+    std::string path;
+};
+
+// What may be stores of other numbers of ranks in `directory`, as far as this rank sees them.
+std::vector<OtherStore> stores_of_others(const std::string& directory, std::uint32_t ranks) {
+    std::vector<OtherStore> found;
+    if (ranks != 1) found.push_back({1, directory});
     std::error_code unreadable;
     for (const fs::directory_entry& set : fs::directory_iterator(directory, unreadable)) {
         const std::string name = set.path().filename();
         const auto others =
             name.starts_with(set_prefix) ? number_of(std::string_view(name).substr(set_prefix.size())) : std::nullopt;
-        for (std::uint32_t rank = 0; others && others != ranks && rank < *others; ++rank)
-            if (store::has_commits(fmt::format("{}/{}", set.path().string(), rank))) {
-                found.push_back(*others);
-                break;
-            }
+        if (!others || *others == ranks) continue;
+        for (const fs::directory_entry& rank : fs::directory_iterator(set.path(), unreadable))
+            if (number_of(rank.path().filename().string())) found.push_back({*others, rank.path()});
     }
     return found;
+}
+
+std::string processes(std::uint32_t ranks) {
+    return ranks == 1 ? "one process" : fmt::format("{} processes", ranks);
+}
+
+std::string started(std::uint32_t ranks) {
+    return ranks == 1 ? "one is started" : fmt::format("{} are started", ranks);
 }
 
 }  // namespace
@@ -60,12 +71,25 @@ std::string rank_directory(const std::string& directory, Partition partition) {
 
 // The newest generation must be found by whoever comes next: nobody begins anew beside it unasked.
 void refuse_other_number(const std::string& directory, std::uint32_t ranks) {
-    for (const std::uint32_t other : committed_by_others(directory, ranks))
-        throw Error(ExitCode::usage,
-                    fmt::format("{} holds what {} committed, and {} started: start as many as before, or name another "
-                                "directory",
-                                directory, other == 1 ? "one process" : fmt::format("{} processes", other),
-                                ranks == 1 ? "one is" : fmt::format("{} are", ranks)));
+    for (const OtherStore& other : stores_of_others(directory, ranks))
+        if (store::has_commits(other.path))
+            throw Error(ExitCode::usage, fmt::format("{} holds what {} committed, and {}: start as many as before, or "
+                                                     "name another directory",
+                                                     directory, processes(other.ranks), started(ranks)));
+}
+
+// What has commits is found by them. Who has none yet is found by its lock, which it takes before it looks: of two that
+// begin at once, one at least finds the other. Who goes on from a commit stays: the other is refused for it.
+void refuse_other_start(const std::string& directory, Partition partition) {
+    refuse_other_number(directory, partition.ranks);
+    for (const OtherStore& other : stores_of_others(directory, partition.ranks)) {
+        const std::optional<store::StoreLook> look = store::look_at_store(other.path);
+        if (look && look->in_use && !store::has_commits(rank_directory(directory, partition)))
+            throw Error(ExitCode::usage,
+                        fmt::format("{} is in use by a training of {} ({}), and {}: start as many when that has ended, "
+                                    "or name another directory",
+                                    directory, processes(other.ranks), look->holder_text(), started(partition.ranks)));
+    }
 }
 
 namespace {
@@ -94,11 +118,13 @@ void make_all(const fs::path& path, std::vector<std::string>& made) {
     make(path, made);
 }
 
-// Makes what is above a rank's own directory, which it gives.
+// Makes what is above a rank's own directory, which it gives. Of all ranks whose set it is, the last to go removes it.
 std::string make_above(const std::string& of_all, Partition partition, std::vector<std::string>& made) {
     make(of_all, made);
     std::string own = rank_directory(of_all, partition);
-    make(fs::path(own).parent_path(), made);
+    const fs::path set = fs::path(own).parent_path();
+    make(set, made);
+    if (made.empty() || made.back() != set) made.push_back(set);
     return own;
 }
 
@@ -108,6 +134,8 @@ RankDirectories::RankDirectories(const CoreOptions& options, Partition partition
     if (options.swap_directories.empty()) return;
     refuse_other_number(options.swap_directories.front(), partition.ranks);
     if (partition.ranks == 1) {
+        // Now: its lock would be refused for a folder that is no store's.
+        refuse_other_start(options.swap_directories.front(), partition);
         own_ = options.swap_directories;
         return;
     }

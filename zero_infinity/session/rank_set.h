@@ -18,12 +18,16 @@ inline constexpr std::string_view set_prefix = "ranks-";
 std::string rank_directory(const std::string& directory, Partition partition);
 // Throws Error (usage) where another number of ranks has committed something there.
 void refuse_other_number(const std::string& directory, std::uint32_t ranks);
+// The same where another number of ranks is about to, and this rank has committed nothing. For who has its own store
+// there locked: of two that begin at once, one at least is refused.
+void refuse_other_start(const std::string& directory, Partition partition);
 
 class RankDirectories {
    public:
-    // Makes those above the rank's own. Throws Error: usage (as refuse_other_number), storage.
+    // Makes those above the rank's own. Throws Error: usage (as refuse_other_number; alone, refuse_other_start),
+    // storage.
     RankDirectories(const CoreOptions& options, Partition partition);
-    // Those that it made and that have stayed empty go: what is refused leaves nothing behind.
+    // Those that it made, and the set's, go where they have stayed empty: what is refused leaves nothing behind.
     ~RankDirectories();
     RankDirectories(RankDirectories&&) noexcept = default;
     RankDirectories& operator=(RankDirectories&&) noexcept = delete;

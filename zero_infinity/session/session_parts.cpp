@@ -3,6 +3,7 @@
 #include "aio/words/error.h"
 #include "aio/words/host_name.h"
 #include "swap/directory/store_look.h"
+#include "zero_infinity/plan/ranks/node_disks.h"
 #include "zero_infinity/ranks/agreement.h"
 
 #include <fmt/format.h>
@@ -46,6 +47,7 @@ std::string instead_of_spilling(const CoreOptions& options) {
 
 Machine::Machine(const SessionPlan& plan, const SessionEvents& events, const SessionSeams& seams)
     : directories(plan.options, plan.layout.partition()), open(lock_directories(plan.options, directories.own())) {
+    refuse_other_start(plan.options.swap_directories.front(), plan.layout.partition());
     start_io(open, plan.options, seams);
     device = make_device(plan.device());
     if (events.device_opened) events.device_opened(*device);
@@ -86,6 +88,14 @@ MachineRoom room_of_rank(Communicator& communicator, const MachineRoom& room) {
 void check_nodes(Communicator& communicator, const RankRoom& own, std::string_view budget) {
     if (communicator.ranks() == 1) return;
     if (const std::string lacking = lacking_room(gathered(communicator, "memory", own), budget); !lacking.empty())
+        throw Error(ExitCode::does_not_fit, lacking);
+}
+
+void check_disks(Communicator& communicator, Machine& machine, const SessionPlan& plan) {
+    if (communicator.ranks() == 1) return;
+    const std::uint64_t bytes = machine.open.committed() ? 0 : plan.store_bytes();
+    const RankDisks own = disks_of_new_store(machine.directories.own(), plan.options.swap_shares, bytes);
+    if (const std::string lacking = lacking_disk(gathered(communicator, "room for stores", own)); !lacking.empty())
         throw Error(ExitCode::does_not_fit, lacking);
 }
 

@@ -46,6 +46,8 @@ void agree_on_plan(Communicator& communicator, const SessionPlan& plan);
 MachineRoom room_of_rank(Communicator& communicator, const MachineRoom& room);
 // Likewise, before any of them takes memory. Throws Error (does_not_fit), with the same words on all.
 void check_nodes(Communicator& communicator, const RankRoom& own, std::string_view budget);
+// Likewise, before any of them makes a store, whose directories are there.
+void check_disks(Communicator& communicator, Machine& machine, const SessionPlan& plan);
 
 // As open_model_store().
 ModelStore open_store(Machine& machine, const SessionPlan& plan, Communicator& communicator, const SessionSeams& seams,

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -131,18 +132,21 @@ TEST_F(RankProgram, TrainOneModelWithTheRowsOfOneProcess) {
 
 // All micro-batches of a unit are one visit: whether a rank's own sums of all units stay or leave decides no bit.
 TEST_F(RankProgram, StagesHaveTheSameBits) {
-    std::vector<std::vector<json>> logs;
-    for (const char* stage : {"1", "2"}) {
-        const std::string run = fmt::format("stage{}", stage);
-        const Ended ended = train(2, {"--steps", "3", "--set", fmt::format("zero_optimization.stage={}", stage),
-                                      "--set", "gradient_accumulation_steps=2", "--set", "run.directory=" + run,
-                                      "--set", fmt::format("zero_optimization.offload_param.nvme_path={}.swap", run)});
-        ASSERT_EQ(ended.code, 0) << ended.errors;
-        logs.push_back(log(run));
-        ASSERT_EQ(logs.back().size(), 3U);
-        for (std::size_t step = 0; step < 3; ++step)
-            for (const char* what : {"loss", "grad_norm"})
-                EXPECT_EQ(logs.back()[step].at(what), logs.front()[step].at(what)) << run << ", " << what;
+    for (const int ranks : {2, 3}) {
+        std::vector<std::vector<json>> logs;
+        for (const char* stage : {"0", "1", "2"}) {
+            const std::string run = fmt::format("ranks{}stage{}", ranks, stage);
+            const Ended ended =
+                train(ranks, {"--steps", "20", "--set", fmt::format("zero_optimization.stage={}", stage), "--set",
+                              "gradient_accumulation_steps=2", "--set", "run.directory=" + run, "--set",
+                              fmt::format("zero_optimization.offload_param.nvme_path={}.swap", run)});
+            ASSERT_EQ(ended.code, 0) << ended.errors;
+            logs.push_back(log(run));
+            ASSERT_EQ(logs.back().size(), 20U);
+            for (std::size_t step = 0; step < 20; ++step)
+                for (const char* what : {"loss", "grad_norm"})
+                    EXPECT_EQ(logs.back()[step].at(what), logs.front()[step].at(what)) << run << ", " << what;
+        }
     }
 }
 
@@ -176,6 +180,18 @@ TEST_F(RankProgram, AreKilledAndStoppedAndGoOnToTheSameBits) {
     for (std::size_t i = 0; i < steps.size(); ++i)
         for (const char* key : {"step", "loss", "grad_norm"})
             EXPECT_EQ(steps[i][key], whole[i][key]) << key << " of step " << i + 1;
+}
+
+// Nothing closes a connection: the others notice that its beat is missing, after half a minute.
+TEST_F(RankProgram, OneThatIsStoppedEndsAllByItsSilence) {
+    const Words course = {"--steps", "4000", "--set", "run.sample.tokens=0"};
+    const auto begun = std::chrono::steady_clock::now();
+    const Ended stopped = signalled(3, 1, SIGSTOP, course);
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(90));
+    expect_refused(stopped, 7, "rank 1 is silent for 30 s: its process is stopped, or gone");
+    const int committed = log().back()["committed"];
+    EXPECT_GE(committed, 2);
+    EXPECT_EQ(signalled(committed + 2, 0, SIGTERM, course).code, 75) << "goes on";
 }
 
 // A snapshot is one of each rank, of one step; older ones go when all ranks have a newer one.

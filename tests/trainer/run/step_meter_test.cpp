@@ -22,9 +22,11 @@ RunProgress at(std::int64_t step) {
     return {.state = {.step = step}, .committed = step};
 }
 
+const engine::SessionInfo session{.pool_budget_bytes = 1 << 20};
+
 TEST(StepMeter, ARecordHasWhatTheStepAddedToTheCounters) {
     const TrainConfig config = ten_steps();
-    StepMeter meter(config, {.read_bytes = 100, .write_bytes = 10, .waits = {.weights = seconds(3)}});
+    StepMeter meter(config, session, {.read_bytes = 100, .write_bytes = 10, .waits = {.weights = seconds(3)}});
     const StepRecord first =
         meter.measure(at(4), {.loss = 5, .gradient_norm = 2, .activation_bytes = 11, .forward = seconds(1)}, 2,
                       {.read_bytes = 130, .write_bytes = 15, .waits = {.weights = seconds(4)}, .pool_peak_bytes = 7});
@@ -49,7 +51,7 @@ TEST(StepMeter, ARecordHasWhatTheStepAddedToTheCounters) {
 
 TEST(StepMeter, LossAndTimeLeftAreSmoothedFromTheFirstStepOfTheProcess) {
     const TrainConfig config = ten_steps();
-    StepMeter meter(config, {});
+    StepMeter meter(config, session, {});
     const StepRecord first = meter.measure(at(4), {.loss = 5}, 2, {});
     EXPECT_EQ(first.smooth_loss, 5);
     EXPECT_EQ(first.seconds_left, 2 * 6);
@@ -60,7 +62,7 @@ TEST(StepMeter, LossAndTimeLeftAreSmoothedFromTheFirstStepOfTheProcess) {
 
 TEST(StepMeter, TotalsAreOfTheStepsAlone) {
     const TrainConfig config = ten_steps();
-    StepMeter meter(config, {.read_bytes = 100, .write_bytes = 10});
+    StepMeter meter(config, session, {.read_bytes = 100, .write_bytes = 10});
     EXPECT_TRUE(meter.totals().seconds.empty());
     meter.measure(at(1), {}, 2, {.read_bytes = 130, .write_bytes = 15});
     meter.measure(at(2), {}, 3, {.read_bytes = 140, .write_bytes = 17});

@@ -1,6 +1,7 @@
 // The session's C interface: what it does is the C++ session's; here it is what crosses, and what a C caller can do
 // wrong.
 #include "tests/zero_infinity/capi/session_caller.h"
+#include "zero_infinity/ranks/capi/penstock_ranks.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -304,6 +305,12 @@ TEST_F(SessionApiTest, CallsOutOfTurnAreRefusedAndNothingHasChanged) {
     refused(penstock_session_write(s, 0, 0, PENSTOCK_WEIGHT, &value, 4, e), "1 elements for parameter 'table' of 7000");
     refused(penstock_session_begin_snapshot(s, nullptr, e), "path is NULL");
     refused(penstock_session_begin_pass(s, static_cast<penstock_pass>(3), e), "there is no pass 3");
+    float said = 3, told = 0;
+    refused(penstock_session_gather(s, nullptr, &said, &told, sizeof said, e), "what is NULL");
+    refused(penstock_session_gather(s, "a word", &said, nullptr, sizeof said, e), "a gather of 4 bytes wants memory");
+    refused(penstock_session_gather(s, "a word", &said, &told, 0, e), "a gather of 0 bytes");
+    EXPECT_OK(penstock_session_gather(s, "a word", &said, &told, sizeof said, e));
+    EXPECT_EQ(told, 3) << "of one rank a copy";
     EXPECT_EQ(penstock_session_settle(nullptr, e), PENSTOCK_USAGE);
     EXPECT_EQ(penstock_session_close(nullptr, e), PENSTOCK_OK);
     caller.backward(1);

@@ -74,7 +74,7 @@ std::string lacking_room(std::span<const RankRoom> of_ranks, std::string_view bu
             table += fmt::format("\n  rank {:<4} {:>12}", rank, memory_text(of_ranks[rank].pool_bytes));
         table += fmt::format("\n  all       {:>12}\n  there are {:>12} ({})", memory_text(wanted),
                              memory_text(available), first.limit.data());
-        return table + fmt::format("\nStart fewer ranks there, or lower {}, which is each rank's.", budget);
+        return table + fmt::format("\nStart fewer ranks there, or give all of them less by {}.", budget);
     }
     return {};
 }

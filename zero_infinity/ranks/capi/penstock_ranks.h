@@ -12,6 +12,8 @@
 extern "C" {
 #endif
 
+struct penstock_session;
+
 // Each has a communicator of its own, because a call on one is under way while another is made.
 typedef enum penstock_channel {
     PENSTOCK_CONTROL = 0,  // many small calls
@@ -83,6 +85,12 @@ typedef struct penstock_rank_rates {
 // of a loop over the ranks. PEER_LOST: a function of `ranks` failed; USAGE: the ranks do not call the same.
 penstock_status penstock_ranks_probe(const penstock_ranks* ranks, uint64_t bytes, penstock_rank_rates* rates,
                                      penstock_error* error);
+
+// What each rank of a session says, in their order: `everyones` has room for `bytes` of each, above 0. All of them make
+// it, between the same others of their calls: one that makes another call, or this with another `what`, ends all, and
+// both are named. Of one rank a copy.
+penstock_status penstock_session_gather(struct penstock_session* session, const char* what, const void* mine,
+                                        void* everyones, uint64_t bytes, penstock_error* error);
 
 #ifdef __cplusplus
 }

@@ -34,7 +34,7 @@ TEST(NodeRoom, EightThatFitAloneAndNotTogetherAreRefused) {
     const std::vector<zero::RankRoom> eight(8, room("one", 3 * gib, 16 * gib));
     const std::string table = lacking(eight);
     for (const char* words : {"the 8 ranks on ", "do not fit together", "rank 0", "rank 7", "3.00 GiB", "24.00 GiB",
-                              "16.00 GiB (free RAM)", "lower memory.host_budget"})
+                              "16.00 GiB (free RAM)", "less by memory.host_budget"})
         EXPECT_NE(table.find(words), std::string::npos) << words << " is not in:\n" << table;
     EXPECT_EQ(lacking({eight.begin(), eight.begin() + 5}), "") << "15 of 16";
     EXPECT_EQ(lacking({eight.begin(), eight.begin() + 1}), "") << "one alone is its budget's affair";

@@ -69,7 +69,9 @@ TEST_F(RanksPlan, SaysWhatTheSessionOfEachRankTakesAndMoves) {
         SCOPED_TRACE(course.name());
         std::filesystem::remove_all(run());
         const zero::RankCount count{.ranks = course.ranks};
-        const zero::SessionPlan plan(model(), core_options(run(), course.setting), ample_room(), count.any());
+        zero::MachineRoom room = ample_room();
+        room.sharing = count.sharing();
+        const zero::SessionPlan plan(model(), core_options(run(), course.setting), room, count.any());
         const zero::WireBytes wire = zero::wire_bytes(plan, course.passes);
         ThreadRanks control(course.ranks), bulk(course.ranks);
         const auto thrown = run_ranks(course.ranks, [&](std::uint32_t rank) {

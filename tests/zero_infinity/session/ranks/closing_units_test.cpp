@@ -164,7 +164,8 @@ class ClosingUnitsTest : public RankSetTest {
     ClosingUnitsTest() {
         course_.passes = 2;
         course_.setting.sum_order = zero::SumOrder::ranks_first;
-        course_.setting.host_budget = plan_of(course_).memory.budget.used_bytes();  // and not a byte more
+        course_.setting.host_budget =
+            course_.ranks * plan_of(course_).memory.budget.used_bytes();  // and not a byte more
     }
 };
 

@@ -1,6 +1,9 @@
-// Ranks that are processes, killed at any instant: one of them, or all. What goes on has lost no step that all of them
-// had reported, mixes no histories, and ends with the bits of the plain loop.
+// Ranks that are processes, killed at any instant: one of them, or all; by the clock, or at an I/O of a rank's, which
+// is also torn. What goes on has lost no step that all of them had reported, mixes no histories, and ends with the bits
+// of the plain loop.
+#include "aio/backend.h"
 #include "tests/seeds.h"
+#include "tests/swap/kills/kill_backend.h"
 #include "tests/temporary_directory.h"
 #include "tests/zero_infinity/ranks/socket_ranks.h"
 #include "tests/zero_infinity/session/ranks/ranked_loop.h"
@@ -16,6 +19,8 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <thread>
@@ -31,11 +36,31 @@ struct Ended {
     std::uint64_t newest = 0;  // the newest step that all ranks have reported
 };
 
+// Of one rank, which kills itself there.
+struct KillAtIo {
+    std::uint32_t rank = 0;
+    std::optional<KillPoint> point;
+};
+
+struct Deaf final : KillListener {
+    void hear(std::span<const Told>) override {}
+};
+
+decltype(zero::SessionSeams::backend) killing(const KillPoint& point) {
+    return [point](const store::StoreDirectory& directory) {
+        static Deaf nobody;
+        aio::ChosenBackend chosen = aio::open_backend(directory.lock_fd(), {});
+        chosen.backend = std::make_unique<KillBackend>(std::move(chosen.backend), point, nobody);
+        return chosen;
+    };
+}
+
 // One life of the ranks, in processes of their own. Each writes two bytes for each step that was reported to it: its
 // rank, and the step.
 class Life {
    public:
-    Life(const std::string& directory, const RankCourse& course) : count_(course.ranks) {
+    Life(const std::string& directory, const RankCourse& course, const KillAtIo& at_io)
+        : count_(course.ranks), at_io_(at_io) {
         SocketRanks control(count_), bulk(count_);
         if (::pipe2(reported_, O_CLOEXEC | O_NONBLOCK) != 0) throw std::runtime_error("no pipe");
         for (std::uint32_t rank = 0; rank < count_; ++rank) {
@@ -80,7 +105,9 @@ class Life {
            SocketRanks& bulk) const {
         const auto small = control.become(rank), large = bulk.become(rank);
         try {
-            Client client(directory, course.setting, {.ranks = {small.get(), large.get()}});
+            zero::SessionSeams seams{.ranks = {small.get(), large.get()}};
+            if (rank == at_io_.rank && at_io_.point) seams.backend = killing(*at_io_.point);
+            Client client(directory, course.setting, seams);
             for (std::uint64_t step = client.steps() + 1; step <= last_step; ++step) {
                 train_rank(client, course, step, step, rank);
                 const std::array<std::uint8_t, 2> said{static_cast<std::uint8_t>(rank),
@@ -98,13 +125,14 @@ class Life {
     }
 
     std::uint32_t count_;
+    KillAtIo at_io_;
     int reported_[2] = {-1, -1};
     std::vector<pid_t> children_;
 };
 
 TEST(RankKills, LoseNothingAndMixNothing) {
     const std::uint64_t first = first_seed();
-    std::uint64_t kills = 0;
+    std::uint64_t by_clock = 0, at_ios = 0;
     for (std::uint64_t seed = first; seed < first + seed_count(2); ++seed) {
         SCOPED_TRACE(replay(seed));
         std::mt19937_64 random(seed);
@@ -113,16 +141,23 @@ TEST(RankKills, LoseNothingAndMixNothing) {
         if (random() % 3 == 0) course.setting.sum_order = zero::SumOrder::ranks_first;
         const TemporaryDirectory parent;
         std::uint64_t reported = 0, lives = 0;
-        for (bool whole = false; !whole;) {
-            Life life(parent / "swap", course);
-            // Longer and longer, so that it ends on a machine that is busy, too.
-            std::this_thread::sleep_for(std::chrono::microseconds(random() % (30'000 + 10'000 * lives++)));
-            const bool all = random() % 4 == 0;
+        for (bool whole = false; !whole; ++lives) {
             const auto one = static_cast<std::uint32_t>(random() % course.ranks);
-            for (std::uint32_t rank = 0; rank < course.ranks; ++rank)
-                if (all || rank == one) life.kill(rank);
-            ++kills;
+            KillAtIo at_io{.rank = one, .point = {}};
+            if (random() % 2 == 0)
+                at_io.point = KillPoint{.how = static_cast<KillPoint::How>(random() % 4),
+                                        .nth = 1 + random() % (100 + 50 * lives),
+                                        .seed = random()};
+            Life life(parent / "swap", course, at_io);
+            if (!at_io.point) {
+                // Later and later, so that it ends on a machine that is busy, too.
+                std::this_thread::sleep_for(std::chrono::microseconds(random() % (30'000 + 10'000 * lives)));
+                const bool all = random() % 4 == 0;
+                for (std::uint32_t rank = 0; rank < course.ranks; ++rank)
+                    if (all || rank == one) life.kill(rank);
+            }
             const Ended ended = life.wait();
+            if (!ended.whole) ++(at_io.point ? at_ios : by_clock);
             ASSERT_EQ(ended.problem, "");
             reported = std::max(reported, ended.newest);
             whole = ended.whole || reported == last_step;
@@ -159,7 +194,9 @@ TEST(RankKills, LoseNothingAndMixNothing) {
             ASSERT_EQ(WEXITSTATUS(status), 0);
         }
     }
-    fmt::print("RESULT rank_kills: {} kills of 2 and 3 ranks: nothing lost, equal bits\n", kills);
+    fmt::print(
+        "RESULT rank_kills: {} kills of 2 and 3 ranks, {} by the clock, {} at an I/O: nothing lost, equal bits\n",
+        by_clock + at_ios, by_clock, at_ios);
 }
 
 }  // namespace

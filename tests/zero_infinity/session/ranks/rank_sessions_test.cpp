@@ -19,12 +19,13 @@
 namespace penstock::testing {
 namespace {
 
-std::vector<RankCourse> courses() {
+std::vector<RankCourse> courses(std::uint64_t steps) {
     std::vector<RankCourse> all;
     for (const std::uint32_t ranks : {2U, 3U, 4U})
         for (const zero::DeviceKind device : {zero::DeviceKind::cpu, zero::DeviceKind::emulated})
             for (const zero::SumOrder order : {zero::SumOrder::passes_first, zero::SumOrder::ranks_first}) {
-                RankCourse course{.ranks = ranks, .passes = order == zero::SumOrder::ranks_first ? 3U : ranks - 1};
+                RankCourse course{
+                    .ranks = ranks, .steps = steps, .passes = order == zero::SumOrder::ranks_first ? 3U : ranks - 1};
                 course.setting = {.device = device, .sum_order = order};
                 if (ranks == 3) course.setting.residency.states = zero::Tier::host;
                 if (ranks != 4) course.setting.unused = zero::Unused::skipped;
@@ -34,7 +35,7 @@ std::vector<RankCourse> courses() {
 }
 
 TEST(RankSessions, HaveTheBitsOfTheLoopThatAddsInTheOrderOfTheRanks) {
-    for (const RankCourse& course : courses()) {
+    for (const RankCourse& course : courses(20)) {
         SCOPED_TRACE(course.name());
         const TemporaryDirectory parent;
         RankedLoop loop = plain(course);
@@ -93,7 +94,7 @@ void do_to(zero::CoreSession& session, const Means& means, Doing doing, std::uin
 }
 
 TEST(RankSessions, GradientsThatAreReadAreTheMeanOnEachRankAndWhatIsChangedCounts) {
-    for (RankCourse course : courses())
+    for (RankCourse course : courses(6))
         for (const Doing doing : {Doing::reads, Doing::changes}) {
             if (course.setting.unused != zero::Unused::skipped) continue;
             SCOPED_TRACE(course.name());
