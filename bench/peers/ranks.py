@@ -6,8 +6,8 @@
   PYTHONPATH=python .peers/deepspeed/bin/python bench/peers/ranks.py --dir /nvme/try --turns 5 --engines penstock --ranks 1 2
 
 Engines: ddp is DistributedDataParallel with AdamW, everything in memory of each rank; deepspeed is stage 2 with optimizer
-states in host memory (DeepSpeedCPUAdam); penstock has states in host memory, durable nowhere; penstock-nvme has them in a
-store, each step committed. Same shape, weights, tokens and global batch (--rows), fp32, AdamW without weight decay,
+states in host memory (DeepSpeedCPUAdam); penstock has states in host memory, durable nowhere, and penstock-ranks-first too,
+adding gradients over the ranks while backward runs, as stage 2 does; penstock-nvme has them in a store, each step committed. Same shape, weights, tokens and global batch (--rows), fp32, AdamW without weight decay,
 clipping at 1, gloo, and the machine's cores divided among the ranks. A turn starts each engine anew, in another order.
 
 Prints a line of JSON per start, and at the end one per engine and number of ranks: medians over the turns of tokens per
@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, os.path.dirname(__file__))
 import fine_tune
 
-ENGINES = ("ddp", "deepspeed", "penstock", "penstock-nvme")
+ENGINES = ("ddp", "deepspeed", "penstock", "penstock-ranks-first", "penstock-nvme")
 FIRST = 3  # steps that warm up
 
 
@@ -87,6 +87,8 @@ def engine_of(name, model, options):
 
     if name == "penstock":
         return by_penstock(model, options, penstock.Store.in_memory())
+    if name == "penstock-ranks-first":
+        return by_penstock(model, options, penstock.Store.in_memory(sum_order="ranks_first"))
     return by_penstock(model, options, penstock.Store(os.path.join(options.dir, "store"), keep=False))
 
 

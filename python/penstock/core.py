@@ -201,6 +201,10 @@ class Core(Protocol):
     def settle(self) -> None:
         """Commits the newest step, if it is not."""
 
+    def gather(self, what: str, mine: bytes) -> list[bytes]:
+        """What each of several processes says, in their order; as many bytes of each. All of them call it, between the same
+        others of their calls: one that calls another, or says another `what`, ends all with an error that names both."""
+
     def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
         """A flat copy; fp32 for all but weights. Between passes."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import signal
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -97,6 +98,7 @@ class Engine(DeepSpeedsCalls, ManagedModel):
     def use_group(self, group: Group) -> None:
         """The ranks that train this model together: buffers are rank 0's, and all end behind the same step."""
         self.group = group
+        group.speak_through(self.core.gather)
         leave_unwrapped()
         self.kept_buffers.share(group.take_first)
 
@@ -114,7 +116,8 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         loaders have; of one process it is the loader itself. All make their loops in the same order. `until`: "shortest"
         ends it for all where it ends for one; "longest" where it ends for all: who has no batch any more gets its last one
         again, whose loss engine.backward() counts as 0."""
-        loop = even(None if self.group is None else self.group.gathered, loader, until)
+        loop = even(None if self.group is None else partial(self.group.gathered, what="a batch of engine.even()"), loader,
+                    until)
         self._loop = loop if isinstance(loop, Even) else None
         return loop
 
@@ -362,7 +365,8 @@ class Engine(DeepSpeedsCalls, ManagedModel):
         settings, optimizer = self.settings, self.optimizer
         own_seconds: tuple[float, ...] = ()
         if self.group is not None:
-            wishes, own_seconds = zip(*self.group.gathered((self.stop.asked_by, self._meter.own_seconds)))
+            wishes, own_seconds = zip(*self.group.gathered((self.stop.asked_by, self._meter.own_seconds),
+                                                            "the end of engine.step()"))
             self.stop.agree(wishes)
         batch = (settings.micro_batch or 1) * settings.accumulation * self.world_size
         self.record = self._meter.measure(self.global_steps, report, self.get_lr()[0], optimizer.loss_scale, batch,

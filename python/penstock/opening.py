@@ -30,7 +30,9 @@ from .native.core import opens
 from .optimizer import Optimizer
 from .optimizers.kind import Mapped, check_cover, map_optimizer, map_parameters
 from .run import placed
+from .ranks.agreement import agree, values_of
 from .ranks.cores import with_own_cores
+from .ranks.gpus import take_turns
 from .ranks.group import Group
 from .ranks.training import go_on, group_of, make_alike, store_of_ranks
 from .run.loader import ALONE, Loader, Loading
@@ -154,7 +156,10 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     read_first = first_value if incoming is None else incoming.value
     progress = Progress(settings.steps_per_print, silent=not first)
     if group is not None:
-        store = with_own_cores(store_of_ranks(as_store(store), group.ranks), group)  # type: ignore[arg-type]
+        store = store_of_ranks(as_store(store), group.ranks)  # type: ignore[arg-type]
+        agree(group.gathered, values_of(store, settings, loader))
+        take_turns(store, group)
+        store = with_own_cores(store, group)
         if not go_on(store, group) and (changed := make_alike(model, group)):
             progress.warn(changed)
     with naming_nvme(store):

@@ -45,7 +45,8 @@ class Store(Said):
     keep: False: a store for one run, in a place that several runs may share. No step is committed, which writes less
         and takes half the room. Its files have no names and go with the engine, or with its process, however that
         ends. What is to outlive it is a checkpoint, or exported.
-    host_budget_bytes: Limit of the pinned pool; 0: what `prefetch_depth` visits ahead take.
+    host_budget_bytes: Limit of the pinned pool, which the ranks of a machine divide; 0: what `prefetch_depth` visits
+        ahead take.
     prefetch_depth: Visits whose weights are read ahead, as far as the budget allows.
     staging_tiles: Tiles whose states are in memory at once.
     tile_elements: Elements of a tile, a multiple of 4096. A store keeps the number that it was made with.
@@ -75,7 +76,8 @@ class Store(Said):
         clipping.
     trace: A file for the picture of some steps, JSON for ui.perfetto.dev, written when the engine is closed.
     trace_steps: The first and the last of those steps, counted from 1 at the opening.
-    device: Where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests.
+    device: Where the model computes: "cpu", "cuda", "cuda:1"; "emulated" for tests. "cuda" is torch's current GPU, and of
+        several processes each one's own.
     device_budget_bytes: Of the device's own memory, for weights and gradients; 0: half of what a GPU has free.
     threads: Of the update; 0: as many as torch has.
     deadline_seconds: A device that has not answered for so long is stuck, which is an error.

@@ -175,6 +175,9 @@ class FakeCore:
         if self.kind is not None:
             raise UsageError("settle() within a pass")
 
+    def gather(self, what, mine):
+        return [mine]
+
     def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
         self._check(self.kind is None, "read() within a pass")
         return self.store[what][unit, index].clone()

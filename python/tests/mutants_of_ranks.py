@@ -30,6 +30,9 @@ RANKS = [
            "test_loader_of_ranks.py::test_other_data_begin_the_next_epoch_and_rank_0_tells_it"),
     Mutant("workers of all ranks draw the same", "run/loader.py", "torch.empty(self._share.rank, dtype", "torch.empty(0, dtype",
            "test_loader_of_ranks.py::test_workers_of_each_rank_have_seeds_of_their_own_and_those_of_rank_0_are_one_ranks"),
+    # What the package says is told to the core first.
+    Mutant("who saves alone waits for the others", "engine.py", "        group.speak_through(self.core.gather)\n", "",
+           TRAINING + "a_rank_that_does_something_else_ends_all_and_one_of_them_says_why[saves]"),
     # even().
     Mutant("a loader that fails tells nobody", "ranks/even.py", "            with contextlib.suppress(Exception):", "            if False:",
            "test_even.py::test_an_exception_of_a_loader_is_its_ranks_and_its_words_are_the_others"),
@@ -64,6 +67,28 @@ RANKS = [
            f"{TRAINING}each_row_goes_to_one_rank_goes_on_where_it_was_and_buffers_are_rank_0s"),
     Mutant("a batch of all is each rank's", "opening.py", "1 if group is None else group.ranks)\n", "1)\n",
            f"{TRAINING}each_row_goes_to_one_rank_goes_on_where_it_was_and_buffers_are_rank_0s"),
+    # What all have alike, and where each computes.
+    Mutant("ranks of other versions and places go on", "opening.py", "        agree(group.gathered, values_of(store, settings, loader))\n", "",
+           f"{TRAINING}ranks_whose_loaders_differ_make_nothing"),
+    Mutant("another seed is no difference", "ranks/agreement.py", "**(loader.alike() if loader is not None else {})", "**{}",
+           "test_agreement.py::test_who_differs_is_named_by_all_with_the_same_words"),
+    Mutant("a place for one run must be spelled alike", "ranks/agreement.py", "store.paths() if store.keep else []", "store.paths()",
+           "test_agreement.py::test_one_place_may_be_spelled_in_two_ways_and_one_of_a_single_run_is_each_ranks"),
+    Mutant("all ranks compute on the first GPU", "ranks/gpus.py", "        torch.cuda.set_device(local_rank % count)", "        pass",
+           "test_gpus_of_ranks.py::test_each_rank_takes_the_gpu_of_its_number_by_turns"),
+    Mutant("a GPU that the script has chosen is left", "ranks/gpus.py", "count > 1 and torch.cuda.current_device() == 0", "count > 1",
+           "test_gpus_of_ranks.py::test_a_script_that_has_chosen_one_keeps_it"),
+    Mutant("NCCL has the first GPU on all ranks", "deepspeed/comm.py", "            take_own(get_local_rank())", "            pass",
+           "test_gpus_of_ranks.py::test_deepspeeds_init_distributed_takes_it_before_nccl_does"),
+    # How they are started.
+    Mutant("MPICH's processes are Slurm's", "ranks/by_mpi.py", "        pmi in ((None, None), ", "        pmi and ((None, None), ",
+           "test_started_by.py::test_of_one_process_and_of_mpichs_nothing_is_said"),
+    Mutant("jobs of one machine meet each other", "ranks/by_mpi.py", "zlib.crc32(job.encode()) % len(PORTS)", "0",
+           "test_started_by.py::test_ranks_of_one_host_meet_there_at_a_port_of_their_job"),
+    Mutant("nobody is named", "ranks/meeting.py", "(taken := time.monotonic() - began) >= due:", "(taken := 0.0) >= due:",
+           f"{RANKS_}a_rank_that_comes_late_is_told_of_and_waited_for"),
+    Mutant("torchrun's one thread is everybody's", "ranks/cores.py", "group.rank == 0 and not store.threads and", "group.rank == 0 and",
+           "test_cores_of_ranks.py::test_torchruns_one_thread_is_told_of_by_rank_0_where_there_are_more_cores"),
     # When one fails.
     Mutant("what was put first is replaced", "ranks/board.py", "self._store.compare_set(key, \"\", value)",
            "(self._store.set(key, value), value.encode())[1]", f"{BOARD}what_was_put_first_stands_and_what_was_put_last"),

@@ -14,7 +14,6 @@ import penstock
 import small_models as small
 from fake_core import OpenFakeCore
 from penstock.machine.processes import COUNTS
-from penstock.ranks.training import make_alike
 
 TESTS = Path(__file__).resolve().parent
 
@@ -75,14 +74,6 @@ def test_ranks_of_torch_without_a_variable_are_seen(monkeypatch):
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
     with pytest.raises(penstock.UsageError, match="in one of several processes"):
         open_engine()
-
-
-def test_another_version_of_torch_is_named_by_its_rank():
-    class Other:
-        def gathered(self, value):
-            return [value, (*value[:-1], "2.0.0")]
-    with pytest.raises(penstock.UsageError, match=rf"rank 1 has torch 2.0.0, rank 0 has {torch.__version__}".replace("+", r"\+")):
-        make_alike(small.Stack(), Other())
 
 
 ALONE = """

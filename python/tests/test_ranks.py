@@ -85,10 +85,50 @@ def test_processes_that_cannot_be_joined_are_told_why(problem, error, words, mon
 
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "no.such.host", "MASTER_PORT": "29500"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(group.dist, "init_process_group", fails)
+    monkeypatch.setattr(group.dist, "TCPStore", fails)
     with pytest.raises(error, match=words):
         group.joined()
     assert "MASTER_ADDR no.such.host is not known to this host" in caplog.text
+
+
+MEETS = """
+import os, sys, time
+from datetime import timedelta
+import penstock
+from penstock.ranks import meeting
+from penstock.ranks.group import joined, left
+meeting.TOLD_AFTER, late = 1.0, {late}
+if int(os.environ["RANK"]) == late:
+    time.sleep({seconds})
+    if {deadline} < {seconds}:
+        sys.exit()
+try:
+    joined(timedelta(seconds={deadline}))
+    left()
+except penstock.PeerError as problem:
+    print(problem)
+    time.sleep(2)  # others have begun later
+"""
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_rank_that_does_not_come_is_named(late):
+    codes, outputs, errors = ended(start(3, sys.executable, "-c", MEETS.format(late=late, seconds=7, deadline=4)))
+    assert codes == [0, 0, 0], errors
+    for rank in {0, 1, 2} - {late}:
+        if late == 0:
+            assert "rank 0, which listens at 127.0.0.1:" in outputs[rank] and "has not come within 4 s" in outputs[rank]
+            assert "missing after 1 s: rank 0, which listens at 127.0.0.1:" in errors[rank] and "frame #" not in errors[rank]
+        else:
+            assert "2 of 3 processes came to 127.0.0.1:" in outputs[rank] and "within 4 s; missing: rank 2\n" in outputs[rank]
+            assert errors[rank].count("missing after 1 s: rank 2;") == (rank == 0)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_rank_that_comes_late_is_told_of_and_waited_for(late):
+    codes, outputs, errors = ended(start(2, sys.executable, "-c", MEETS.format(late=late, seconds=4, deadline=60)))
+    assert (codes, outputs) == ([0, 0], ["", ""]), errors
+    assert f"missing after 1 s: rank {late}" in errors[1 - late] and "missing" not in errors[late]
 
 
 def test_one_process_alone_is_one_rank():

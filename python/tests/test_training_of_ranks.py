@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -17,7 +18,7 @@ from torch import nn
 import forked
 import penstock
 from penstock.native import library
-from test_ranks import ended, start
+from test_ranks import PACKAGE, ended, start
 
 try:
     library.library()
@@ -126,6 +127,30 @@ def within(engine):
     assert bits(outputs) == [alone(2, tmp_path / "one", 5)[-1]["bits"]] * 2
 
 
+@pytest.mark.long
+def test_a_launcher_that_is_killed_ends_both_and_they_go_on_to_the_same_bits(tmp_path):
+    dies = """
+def within(engine):
+    import signal
+    if engine.global_steps == 2 and rank == 1 and sys.argv[-1] == "dies":
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(100)
+"""
+    script, log = tmp_path / "train.py", tmp_path / "log"
+    script.write_text(dies + PROGRAM)
+
+    def launched(*words):
+        with open(log, "wb") as out:
+            return subprocess.run([sys.executable, "-m", "penstock", "launch", "--num_gpus=2", "--no_local_rank",
+                                   str(script), str(tmp_path / "two"), "5", "1", "1", *words],
+                                  env={**os.environ, "PYTHONPATH": str(PACKAGE)}, stdout=out, stderr=out, timeout=120).returncode
+
+    assert launched("dies") == -signal.SIGKILL, log.read_text()
+    assert launched() == 0, log.read_text()  # a store is in use until those who have it are gone
+    found = [json.loads(line)["bits"] for line in log.read_text().splitlines() if '"bits"' in line]
+    assert found == [alone(2, tmp_path / "one", 5)[-1]["bits"]] * 2
+
+
 def test_a_signal_to_one_rank_stops_all_behind_the_same_step(tmp_path):
     asked = """
 import os, signal
@@ -155,6 +180,7 @@ ENDS = {  # what rank 1 does; codes of both where they are known; who says why
     "exits": ("sys.exit(3)", None, 0, ""),  # the call in which they differ, or a connection that is closed
     "rates": ("engine.optimizer.param_groups[0]['lr'] *= 2", None, None, "the other has 0.01"),
     "calls": ("engine.weight('0.weight', 'master')", None, None, "the ranks are not at the same call"),
+    "saves": ("engine.save_checkpoint(sys.argv[1] + '-saved')", None, None, "with engine.save_checkpoint()"),
 }
 
 
@@ -179,6 +205,40 @@ def test_another_number_of_processes_is_refused_by_name(tmp_path):
     assert codes == [0, 0], errors
     codes, _, errors = ended(run(1, tmp_path / "two", 2))
     assert codes == [1] and "holds what 2 processes committed, and one is started" in errors[0]
+
+
+def test_a_resume_with_another_torch_or_another_seed_is_refused_by_all(tmp_path):
+    codes, _, errors = ended(run(2, tmp_path / "two", 1))
+    assert codes == [0, 0], errors
+    codes, _, errors = ended(run(2, tmp_path / "two", 2, before="""
+import os, torch
+if os.environ["RANK"] == "1":
+    torch.__version__ = "2.0.0"
+"""))
+    assert sorted(codes) == [1, 7], (codes, errors)
+    voice = next(error for error in errors if "Error" in error)
+    assert f"differs: torch 2.0.0, the other has {torch.__version__}" in voice and "rank 1 (" in voice
+
+
+def test_ranks_whose_loaders_differ_make_nothing(tmp_path):
+    other = DATA.replace("training_data=Rows()", "training_data=Rows(), shuffle_seed=int(os.environ['RANK'])")
+    codes, _, errors = ended(start(2, sys.executable, "-c", other, str(tmp_path / "data"), "2"))
+    assert sorted(codes) == [1, 7] and sum("shuffle_seed 1, the other has 0" in error for error in errors) == 1, errors
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("sums", ["passes_first", "ranks_first"])
+def test_no_sync_changes_no_bit(tmp_path, sums):
+    backward = "            engine.backward(loss)\n"
+    assert backward in PROGRAM
+    within = PROGRAM.replace(backward, f"            with engine.no_sync():\n    {backward}")
+    before = f"STORE = {{'sum_order': '{sums}'}}\n"
+    found = []
+    for name, program in {"plain": PROGRAM, "within": within}.items():
+        codes, outputs, errors = ended(start(2, sys.executable, "-c", before + program, str(tmp_path / name), "2", "1", "2"))
+        assert codes == [0, 0], errors
+        found.append(outputs)
+    assert found[0] == found[1]
 
 
 DATA = '''

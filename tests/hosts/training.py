@@ -20,7 +20,8 @@ import hashlib, json, os, sys, time
 import torch, penstock
 from torch import nn
 
-rank, last, pause = int(os.environ.get("RANK", "0")), int(sys.argv[-2]), float(sys.argv[-1])
+rank = int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID", "0"))  # srun alone says the latter
+last, pause = int(sys.argv[-2]), float(sys.argv[-1])
 torch.set_num_threads(1)
 torch.manual_seed(7 + rank)
 

@@ -236,14 +236,14 @@ def _save_together(engine: Training, group: Group, directory: Path, tag: str | i
     def end() -> None:
         _name_it(place, {"snapshot": name, "model": engine.description.encode(), "values": values, "committed": committed}, latest)
 
-    tags = group.gathered(None if tag is None else str(tag))
+    tags = group.gathered(None if tag is None else str(tag), "engine.save_checkpoint()")
     if group.rank == 0 and any(each != tags[0] for each in tags):
         engine.progress.warn(f"save_checkpoint(): ranks gave different tags, {some(tags)}; rank 0's is taken")
     told, name, values = of_ranks.by_first(group, begin)
     place = Path(told)
     engine.visits.end()
     of_ranks.write(engine.binding, engine.optimizer, group, place / name, engine.kept_buffers.packed())
-    random = group.gathered(engine.newest.get(random_states.KEY, ""))
+    random = group.gathered(engine.newest.get(random_states.KEY, ""), "engine.save_checkpoint(), random states")
     committed = {**engine.newest, random_states.KEY: random}
     of_ranks.by_first(group, end)
     return str(place)

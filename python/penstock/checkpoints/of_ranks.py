@@ -31,7 +31,8 @@ def together(group: Group, call: Callable[[], Answer]) -> list[Answer]:
         value = call()
     except Exception as error:
         problem = error
-    told = group.gathered((value, None if problem is None else f"{type(problem).__name__}: {problem}"))
+    words = None if problem is None else f"{type(problem).__name__}: {problem}"
+    told = group.gathered((value, words), "what each rank has done of a checkpoint")
     if problem is not None:
         raise problem
     for rank, (_, words) in enumerate(told):
@@ -101,7 +102,7 @@ def whats(binding: Binding, optimizer: Optimizer, parameter: nn.Parameter) -> tu
 def check_counted(optimizer: Optimizer, group: Group) -> None:
     """Raises UsageError, of all ranks, where a parameter has no gradient on any rank in some step: how many it was updated
     in is in the stores alone."""
-    skipped: list[Mapping[Any, int]] = group.gathered(dict(optimizer.state.skips))
+    skipped: list[Mapping[Any, int]] = group.gathered(dict(optimizer.state.skips), "engine.save_checkpoint(), skipped steps")
     if set.intersection(*(set(each) for each in skipped)):
         raise UsageError("save_checkpoint() of several processes: some parameters have skipped steps, in which no gradient came "
                          "to them on any rank, and how many is in the stores alone: freeze them, or let the store be kept "

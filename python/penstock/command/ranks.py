@@ -48,10 +48,12 @@ def add(verbs: Any) -> None:
 def _ranks(chosen: argparse.Namespace) -> int:
     try:
         from ..native.ranks import probe
+        from ..ranks import by_mpi
         from ..ranks.group import Group, joined, left
         from ..ranks.last_words import ENDED_BY_ANOTHER
     except ImportError as error:
         raise UsageError(f"penstock ranks needs torch: {error}; `penstock doctor` says what else is missing") from error
+    by_mpi.take_words()
     joined(PATIENCE)
     group = Group(PATIENCE)
     places: list[Place] = group.gathered(place_of(group.rank, group.local_rank))

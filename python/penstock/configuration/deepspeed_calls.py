@@ -133,9 +133,10 @@ class DeepSpeedsCalls(nn.Module):
         return self.optimizer.report is not None and self.optimizer.report.updated
 
     def allreduce_gradients(self, *_: Any, **__: Any) -> None:
-        """Nothing: gradients of one process are all there are."""
+        """Nothing: one process has all there are, and of several they are added up by backward and step."""
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Nothing, as allreduce_gradients()."""
+        """Nothing, of several processes, too. With sum_order "passes_first" no pass but the step adds gradients over the
+        processes, so it is as if each were in one. With "ranks_first" each pass does, and goes on doing so."""
         yield

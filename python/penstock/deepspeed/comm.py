@@ -13,7 +13,10 @@ import torch.distributed as dist
 
 from ..errors import PeerError, UsageError
 from ..machine import processes
+from ..ranks import by_mpi
+from ..ranks.gpus import take_own
 from ..ranks.group import left, started
+from ..ranks.meeting import met
 from .accelerator import get_accelerator
 
 # Of each call the names that DeepSpeed has for what torch calls otherwise.
@@ -65,6 +68,7 @@ def init_distributed(dist_backend: str | None = None, auto_mpi_discovery: bool =
     UsageError where it is not known how the processes reach each other, PeerError where they do not come."""
     if is_initialized():
         return
+    by_mpi.take_words()
     processes.check_spoken_of(ELSE)
     if dist_init_required is False:
         if started() or world_size > 1:
@@ -78,6 +82,8 @@ def init_distributed(dist_backend: str | None = None, auto_mpi_discovery: bool =
     atexit.register(left)
     backend = _backend(dist_backend)
     if started() or world_size > 1:
+        if get_accelerator().is_gpu:
+            take_own(get_local_rank())  # before NCCL takes the current one
         _meet(backend, timeout, init_method, rank, world_size)
         return
     for name, value in {**OF_LAUNCHERS, "MASTER_PORT": str(distributed_port)}.items():
@@ -105,8 +111,11 @@ def _meet(backend: str, timeout: timedelta, init_method: str | None, rank: int, 
         if missing:
             raise UsageError(f"deepspeed.init_distributed(): several processes, and {', '.join(missing)} "
                              f"{'is' if len(missing) == 1 else 'are'} not set. {ELSE}")
+    store = None
+    if "env://" in (init_method or "env://") and rank < 0 and world_size < 0:
+        (store, rank, world_size), init_method = met(timeout), None
     try:
-        dist.init_process_group(backend, init_method=init_method, timeout=timeout, rank=rank, world_size=world_size)
+        dist.init_process_group(backend, init_method, store=store, timeout=timeout, rank=rank, world_size=world_size)
     except (RuntimeError, ValueError) as problem:
         count = world_size if world_size > 0 else os.environ.get("WORLD_SIZE")
         raise PeerError(f"the {count} processes have not met, for which they have {timeout.total_seconds():.0f} s: {problem}"

@@ -176,6 +176,9 @@ class DirectoryCore:
     def settle(self) -> None:
         """Nothing is committed."""
 
+    def gather(self, what: str, mine: bytes) -> list[bytes]:
+        return [mine]
+
     def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
         if what != "weight":
             raise self._refusal(f"a {what}")

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 
+from .slurm import tasks_of
 from ..errors import UsageError
 
 LOCAL_RANK = "LOCAL_RANK"  # stands for it in the command
@@ -19,10 +19,16 @@ def variables_of(environment: Mapping[str, str]) -> dict[str, str]:
     for names in (OPEN_MPI, SLURM):
         if all(each in environment for each in names):
             rank, size, local_rank, of_host = (environment[each] for each in names)
-            of_host = re.split(r"\D", of_host)[0]  # Slurm's 4(x2): the same on each host
+            of_host = str(_of_host(of_host, environment))
             return {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": of_host,
                     "LOCAL_SIZE": of_host}
     raise UsageError(f"neither mpirun nor srun has started this: {OPEN_MPI[0]} and {SLURM[0]} are not set")
+
+
+def _of_host(said: str, environment: Mapping[str, str]) -> int:
+    """Of Slurm's 4(x2),3 this host's."""
+    counts, host = tasks_of(said), environment.get("SLURM_NODEID", "0")
+    return counts[int(host)] if host.isdecimal() and int(host) < len(counts) else counts[0]
 
 
 def main(words: list[str]) -> int:

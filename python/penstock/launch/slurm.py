@@ -15,13 +15,18 @@ def allocated(environment: Mapping[str, str]) -> Hosts:
     if not listed:
         raise UsageError("--launcher slurm outside of an allocation (SLURM_JOB_NODELIST is not set): say it within "
                          "salloc or sbatch, or name a hostfile")
-    try:
-        names = subprocess.run(["scontrol", "show", "hostnames", listed], capture_output=True, text=True, timeout=30,
-                               check=True).stdout.split()
-    except (OSError, subprocess.SubprocessError) as problem:
-        raise UsageError(f"scontrol show hostnames {listed}: {problem}") from problem
+    names = hostnames(listed)
     counts = tasks_of(environment.get("SLURM_TASKS_PER_NODE", "1"))
     return tuple(Host(name, tuple(range(count))) for name, count in zip(names, counts + counts[-1:] * len(names)))
+
+
+def hostnames(listed: str) -> list[str]:
+    """Of worker-[1-2]: worker-1, worker-2. Raises UsageError."""
+    try:
+        return subprocess.run(["scontrol", "show", "hostnames", listed], capture_output=True, text=True, timeout=30,
+                              check=True).stdout.split()
+    except (OSError, subprocess.SubprocessError) as problem:
+        raise UsageError(f"scontrol show hostnames {listed}: {problem}") from problem
 
 
 def tasks_of(text: str) -> list[int]:

@@ -11,7 +11,7 @@ from ..errors import UsageError
 # Of torchrun and others, Open MPI, MPICH, and a step of Slurm's; SLURM_NTASKS is an allocation's, in which one may run.
 COUNTS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 
-REMEDY = ("Start them by `penstock launch`, which knows mpirun and srun, or by torchrun; or say penstock.initialize(ranks=False): "
+REMEDY = ("Start them by torchrun, `penstock launch`, Open MPI's mpirun or srun; or say penstock.initialize(ranks=False): "
           "each trains alone then, in a directory of its own, with the rank in its name")
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 

@@ -161,6 +161,12 @@ class NativeCore(Described):
         if self._store.keep:
             self._call["settle"](self._pointer)
 
+    def gather(self, what: str, mine: bytes) -> list[bytes]:
+        count = 1 if self._ranks is None else self._ranks.ranks
+        all_of_them = ctypes.create_string_buffer(len(mine) * count)
+        self._call["gather"](self._pointer, what.encode(), mine, all_of_them, len(mine))
+        return [all_of_them.raw[at:at + len(mine)] for at in range(0, len(mine) * count, len(mine))]
+
     def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
         part, own = self._place_of[unit, index]
         place = self._places[part][own]

@@ -206,6 +206,7 @@ FUNCTIONS = {
     "complete": (SESSION, c_uint32),
     "update": (SESSION, POINTER(Step), POINTER(StepReport)),
     "settle": (SESSION,),
+    "gather": (SESSION, c_char_p, c_void_p, c_void_p, c_uint64),
     "read": (SESSION, c_uint32, c_uint32, c_int, c_void_p, c_uint64),
     "write": (SESSION, c_uint32, c_uint32, c_int, c_void_p, c_uint64),
     "begin_snapshot": (SESSION, c_char_p),

@@ -3,10 +3,8 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import logging
 import os
-import socket
-import time
+import pickle
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,6 +19,7 @@ from ..native import structs
 from .board import Board
 from .connections import Connections
 from .last_words import LastWords
+from .meeting import met, not_joined
 
 DEADLINE = timedelta(minutes=30)  # as torch's: how far a rank may be behind the others
 
@@ -46,35 +45,13 @@ def joined(deadline: timedelta = DEADLINE) -> None:
                              f"{'is' if len(missing) == 1 else 'are'} not set: start the processes by torchrun or `penstock "
                              "launch`; or say penstock.initialize(ranks=False): each trains alone then, in a directory of "
                              "its own")
-        began = time.monotonic()
-        _look_for(os.environ["MASTER_ADDR"], deadline)
+        store, rank, count = met(deadline)
         try:
-            dist.init_process_group("gloo", timeout=deadline)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=deadline)
         except (RuntimeError, ValueError) as problem:
-            raise _not_joined(problem, time.monotonic() - began >= deadline.total_seconds(), deadline) from problem
+            raise not_joined(problem) from problem
     else:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
-
-
-def _look_for(host: str, deadline: timedelta) -> None:
-    """Of a cluster's it may become known later: torch tries again, and says nothing."""
-    try:
-        socket.getaddrinfo(host, None)
-    except OSError as problem:
-        logging.getLogger("penstock").warning(
-            "MASTER_ADDR %s is not known to this host (%s); it is tried again for %.0f s: where the name is wrong, stop this "
-            "process and say another one", host, problem.strerror, deadline.total_seconds())
-
-
-def _not_joined(problem: Exception, late: bool, deadline: timedelta) -> PeerError | UsageError:
-    count, place = os.environ["WORLD_SIZE"], f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-    if "EADDRINUSE" in str(problem) or "already in use" in str(problem):
-        return UsageError(f"MASTER_PORT {os.environ['MASTER_PORT']} is in use on this host, by another program or another "
-                          "training: give the launcher another one (--master_port)")
-    if late:
-        return PeerError(f"not all {count} processes that the launcher speaks of have come to {place} within "
-                         f"{deadline.total_seconds():.0f} s: {problem}")
-    return PeerError(f"the {count} processes that the launcher speaks of could not be joined at {place}: {problem}")
 
 
 def left() -> None:
@@ -94,6 +71,7 @@ class Group:
         self.rank, self.ranks, self.deadline = dist.get_rank(), dist.get_world_size(), deadline
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self.cause: str | None = None  # of an abort
+        self._gather: Callable[[str, bytes], list[bytes]] | None = None  # before a core is open
         atexit.register(left)
         with Connections() as self._connections:
             self._channels = [dist.new_group(backend="gloo", timeout=deadline) for _ in (c.CONTROL, c.BULK)]
@@ -109,14 +87,24 @@ class Group:
         self.struct = c.Ranks(ctypes.sizeof(c.Ranks), self.rank, self.ranks, self._name,
                               int(deadline.total_seconds() * 1000), *self._calls, None, *self._board_calls)
 
-    def gathered(self, value: Any) -> list[Any]:
-        """What each rank says, in their order; any value that can be pickled."""
+    def speak_through(self, gather: Callable[[str, bytes], list[bytes]]) -> None:
+        """A core's, from its opening on (Core.gather): who makes another call than the others is named, and nobody waits."""
+        self._gather = gather
+
+    def gathered(self, value: Any, what: str = "what the package says") -> list[Any]:
+        """What each rank says, in their order; any value that can be pickled. `what`: for who makes another call."""
+        if self._gather is not None:
+            mine = pickle.dumps(value)
+            most = max(int.from_bytes(each, "little") for each in self._gather(what, len(mine).to_bytes(8, "little")))
+            return [pickle.loads(each) for each in self._gather(what, mine.ljust(most, b"\0"))]
         told: list[Any] = [None] * self.ranks
         self._speaking(lambda: dist.all_gather_object(told, value, group=self._words))
         return told
 
-    def take_first(self, tensor: torch.Tensor, rank: int = 0) -> None:
+    def take_first(self, tensor: torch.Tensor, rank: int = 0, what: str = "buffers and weights of one rank") -> None:
         """It becomes rank 0's, or another one's, in its place. REQUIRES: of one shape and type on all ranks."""
+        if self._gather is not None:
+            self._gather(what, rank.to_bytes(8, "little"))
         whole = tensor.cpu().contiguous()
         self._speaking(lambda: dist.broadcast(whole, dist.get_global_rank(self._words, rank), group=self._words))
         if whole.data_ptr() != tensor.data_ptr():

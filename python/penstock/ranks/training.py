@@ -13,6 +13,7 @@ from ..errors import UsageError, some
 from ..machine import processes
 from ..native.look import look
 from ..store import Store
+from . import by_mpi
 from .group import Group, joined, started
 
 
@@ -24,6 +25,7 @@ def group_of(ranks: Any, own_core: bool = False) -> Group | None:
     if ranks is not None:
         raise UsageError(f"penstock.initialize(ranks={ranks!r}): None, the processes that there are train one model, or "
                          "False, each trains alone, in a directory of its own")
+    by_mpi.take_words()
     processes.check_spoken_of()
     if not started():
         return None
@@ -52,16 +54,13 @@ def make_alike(model: nn.Module, group: Group) -> str | None:
     digests = [_digest(each) for _, each in named if not each.is_meta]
     names = [name for name, each in named if not each.is_meta]
     shapes = [(name, tuple(each.shape), str(each.dtype)) for name, each in named]
-    told = group.gathered((shapes, digests, torch.__version__))
-    for rank, (of_rank, _, version) in enumerate(told):
-        if version != (first := told[0][2]):
-            raise UsageError(f"rank {rank} has torch {version}, rank 0 has {first}: their gradients would not be of one model; all "
-                             "processes have the same version")
+    told = group.gathered((shapes, digests))
+    for rank, (of_rank, _) in enumerate(told):
         if of_rank != told[0][0]:
             other = next((mine for mine, first in zip(of_rank, told[0][0]) if mine != first), None)
             raise UsageError(f"rank {rank} has another model than rank 0"
                              + (f", first at '{other[0]}'" if other else "") + ": all processes make the same one")
-    changed = [name for at, name in enumerate(names) if any(of[at] != told[0][1][at] for _, of, _ in told)]
+    changed = [name for at, name in enumerate(names) if any(of[at] != told[0][1][at] for _, of in told)]
     wanted = set(changed)
     for name, each in named:
         if name in wanted:

@@ -120,6 +120,12 @@ class Loader(DataLoader[Any]):
         rows = self._share.count(len(self.dataset), self.drop_last)  # type: ignore[arg-type]
         return turns(rows, self._micro_batch, self.drop_last)
 
+    def alike(self) -> dict[str, str]:
+        """What all ranks must have said of it: else some rows are taken twice, and others by nobody."""
+        rows, micro_batch, shuffle, seed, drop_last = self._of
+        return {"training_data": "a stream" if rows is None else f"{rows} rows", "rows of a micro-batch": f"{micro_batch}",
+                "shuffle": f"{shuffle}", "shuffle_seed": f"{seed}", "drop_last": f"{drop_last}"}
+
     def follow(self, trained: Trained) -> None:
         """The training of which `trained` gives another value whenever it has used a batch."""
         self._trained = trained
