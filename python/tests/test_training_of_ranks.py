@@ -319,6 +319,39 @@ def test_loaders_of_other_lengths_end_together_and_the_slowest_rank_is_named(tmp
     assert errors[0].count("rank 1 slowest, by") == 3 and "slowest" not in errors[1]
 
 
+HALF = '''
+import json, os, sys
+import torch, penstock
+from torch import nn
+
+rank = int(os.environ["RANK"])
+torch.manual_seed(5)
+model = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 2))
+config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1, "optimizer": {"type": "Adam", "params": {"lr": 1e-2}},
+          "fp16": {"enabled": True, "initial_scale_power": 8, "hysteresis": 1}, "gradient_clipping": 1.0,
+          "zero_optimization": {"stage": int(sys.argv[2])}}
+engine, *_ = penstock.initialize(model, config=config, store=sys.argv[1])
+told = []
+for turn in range(4):
+    loss = engine(torch.full((2, 8), 0.1 * (rank + 1), dtype=torch.float16)).float().square().mean()
+    engine.backward(loss * (float("inf") if (turn, rank) == (1, 1) else 1.0))
+    engine.step()
+    told.append([engine.optimizer.loss_scale.value, engine.skipped_steps])
+print(json.dumps({"told": told, "weights": [each.tolist() for each in model.state_dict().values()]}))
+engine.close()
+'''
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_an_overflow_on_one_rank_is_one_on_all(tmp_path, stage):
+    """The loss scale is one number: all skip the step, and go on with half of it."""
+    codes, outputs, errors = ended(start(2, sys.executable, "-c", HALF, str(tmp_path / "half"), str(stage)))
+    assert codes == [0, 0], errors
+    told = [json.loads(each.splitlines()[-1]) for each in outputs]
+    assert told[0] == told[1]
+    assert [scale for scale, _ in told[0]["told"]] == [256, 128, 128, 128] and told[0]["told"][-1][1] == 1
+
+
 class PlainLoop:
     """Torch alone: one model's gradients for the rows of each rank, added in the order of the ranks."""
 
