@@ -128,6 +128,22 @@ std::string make_above(const std::string& of_all, Partition partition, std::vect
     return own;
 }
 
+// A rank that is refused meanwhile removes the set while it is empty: it is made again.
+std::string make_own(const std::string& of_all, Partition partition, std::vector<std::string>& made) {
+    for (int tries = 0;; ++tries) {
+        std::string own = make_above(of_all, partition, made);
+        if (::mkdir(own.c_str(), 0700) == 0) {
+            made.push_back(own);
+            make_durable(fs::path(own).parent_path());
+            return own;
+        }
+        if (errno == EEXIST) return own;
+        if (errno != ENOENT || tries == 100)
+            throw Error(ExitCode::storage, fmt::format("directory {} cannot be made: {}; make it, or name another one",
+                                                       own, aio::errno_text(errno)));
+    }
+}
+
 }  // namespace
 
 RankDirectories::RankDirectories(const CoreOptions& options, Partition partition) {
@@ -140,7 +156,7 @@ RankDirectories::RankDirectories(const CoreOptions& options, Partition partition
         return;
     }
     for (const std::string& directory : options.swap_directories)
-        own_.push_back(make_above(directory, partition, made_));
+        own_.push_back(make_own(directory, partition, made_));
 }
 
 RankDirectories::~RankDirectories() {
