@@ -80,15 +80,16 @@ TEST_F(IoSettingsTest, AKeyThatIsGivenGoesBeforeTheProfile) {
 }
 
 // What nobody has said is the machine's, and its ranks have a part each; a block at least.
-TEST_F(IoSettingsTest, RanksOfAMachineHavePartsOfWhatIsAuto) {
+// The session divides the bounds (RankRoomTest); what is asked of the rates is of one rank.
+TEST_F(IoSettingsTest, OfSeveralRanksBoundsAreTheMachinesAndRatesOneRanks) {
     measure();
     const TrainConfig config = config_of({}, {});
-    const IoSettings one = io_settings(config, 1), four = io_settings(config, 4), many = io_settings(config, 64);
-    EXPECT_EQ(one.limits.in_flight.write_back_bytes, 16 * mib);
-    EXPECT_EQ(four.limits.in_flight.write_back_bytes, 4 * mib);
-    EXPECT_EQ(four.limits.in_flight.read_bytes, 4 * mib) << "two blocks at least";
-    EXPECT_EQ(many.limits.in_flight.write_back_bytes, 2 * mib);
-    EXPECT_EQ(io_settings(config_of({}, 3), 4).limits.in_flight.write_back_bytes, 6 * mib) << "what was said stays";
+    const IoSettings one = io_settings(config, 1), four = io_settings(config, 4);
+    EXPECT_EQ(four.limits.in_flight.write_back_bytes, 16 * mib);
+    EXPECT_EQ(four.limits.in_flight.read_bytes, one.limits.in_flight.read_bytes);
+    EXPECT_EQ(four.bytes_per_second, one.bytes_per_second / 4);
+    EXPECT_NE(four.note.find("for writes, of 4 ranks together (from "), std::string::npos) << four.note;
+    EXPECT_EQ(one.note.find("ranks"), std::string::npos) << one.note;
 }
 
 // As far as all of them were measured: one that nobody knows may be the slowest.
