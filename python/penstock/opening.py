@@ -157,7 +157,7 @@ def initialize(model: nn.Module, optimizer: torch.optim.Optimizer | MakeOptimize
     progress = Progress(settings.steps_per_print, silent=not first)
     if group is not None:
         store = store_of_ranks(as_store(store), group.ranks)  # type: ignore[arg-type]
-        agree(group.gathered, values_of(store, settings, loader))
+        agree(group.gathered, values_of(store, settings, {} if loader is None else loader.alike()))
         take_turns(store, group)
         store = with_own_cores(store, group)
         if not go_on(store, group) and (changed := make_alike(model, group)):

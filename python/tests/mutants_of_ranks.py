@@ -68,9 +68,9 @@ RANKS = [
     Mutant("a batch of all is each rank's", "opening.py", "1 if group is None else group.ranks)\n", "1)\n",
            f"{TRAINING}each_row_goes_to_one_rank_goes_on_where_it_was_and_buffers_are_rank_0s"),
     # What all have alike, and where each computes.
-    Mutant("ranks of other versions and places go on", "opening.py", "        agree(group.gathered, values_of(store, settings, loader))\n", "",
+    Mutant("ranks of other versions and places go on", "opening.py", "        agree(group.gathered, values_of(store, settings, {} if loader is None else loader.alike()))\n", "",
            f"{TRAINING}ranks_whose_loaders_differ_make_nothing"),
-    Mutant("another seed is no difference", "ranks/agreement.py", "**(loader.alike() if loader is not None else {})", "**{}",
+    Mutant("another seed is no difference", "ranks/agreement.py", "**of_loader", "**{}",
            "test_agreement.py::test_who_differs_is_named_by_all_with_the_same_words"),
     Mutant("a place for one run must be spelled alike", "ranks/agreement.py", "store.paths() if store.keep else []", "store.paths()",
            "test_agreement.py::test_one_place_may_be_spelled_in_two_ways_and_one_of_a_single_run_is_each_ranks"),

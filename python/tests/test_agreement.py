@@ -18,7 +18,7 @@ HOST = socket.gethostname()
 
 
 def values(rank=0, rows=22, settings=Settings(micro_batch=2), loading=Loading(), store=Store("/nvme/run")):
-    return values_of(store, settings, Loader(range(rows), settings, loading, Share(rank, 2)))
+    return values_of(store, settings, Loader(range(rows), settings, loading, Share(rank, 2)).alike())
 
 
 OTHERS = {
@@ -52,7 +52,7 @@ def test_one_place_may_be_spelled_in_two_ways_and_one_of_a_single_run_is_each_ra
 
 
 def test_a_loader_that_one_rank_has_alone_is_named():
-    told = [Said("a", values()), Said("b", values_of(Store("/nvme/run"), Settings(micro_batch=2), None))]
+    told = [Said("a", values()), Said("b", values_of(Store("/nvme/run"), Settings(micro_batch=2), {}))]
     assert disagreement(told).startswith("rank 1 (b) differs: training_data nothing, the other has 22 rows; ")
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import torch
 
 from ..errors import UsageError
-from ..run.loader import Loader
 from ..settings import Settings
 from ..store import Store
 from ..version import version
@@ -24,10 +23,10 @@ class Said(NamedTuple):
     values: Mapping[str, str]
 
 
-def values_of(store: Store, settings: Settings, loader: Loader | None) -> dict[str, str]:
+def values_of(store: Store, settings: Settings, of_loader: Mapping[str, str]) -> dict[str, str]:
     """Of this rank. A place for one run is each host's own, and so may be spelled otherwise."""
     told = {"torch": str(torch.__version__), "penstock": version(), "micro-batches a step": str(settings.accumulation),
-            **(loader.alike() if loader is not None else {})}
+            **of_loader}
     for number, path in enumerate(store.paths() if store.keep else []):
         told["the directory of the store" + (f" (number {number})" if number else "")] = os.path.abspath(path)
     return told
