@@ -100,16 +100,25 @@ void make_durable(const std::string& directory) {
         throw Error(ExitCode::storage, fmt::format("{} cannot be made durable: {}", directory, aio::errno_text(errno)));
 }
 
-// Other ranks make the same at the same time; appends what this one made.
-void make(const std::string& path, std::vector<std::string>& made) {
+[[noreturn]] void refuse_to_make(const std::string& path, int error) {
+    throw Error(ExitCode::storage, fmt::format("directory {} cannot be made: {}; make it, or name another one", path,
+                                               aio::errno_text(error)));
+}
+
+// Other ranks make the same at the same time; appends what this one made. False: what is above it is not there.
+bool made_beneath(const std::string& path, std::vector<std::string>& made) {
     if (::mkdir(path.c_str(), 0700) == 0) {
         made.push_back(path);
         const fs::path above = fs::path(path).parent_path();
-        return make_durable(above.empty() ? "." : above.string());
+        make_durable(above.empty() ? "." : above.string());
+        return true;
     }
-    if (errno != EEXIST)
-        throw Error(ExitCode::storage, fmt::format("directory {} cannot be made: {}; make it, or name another one",
-                                                   path, aio::errno_text(errno)));
+    if (errno != EEXIST && errno != ENOENT) refuse_to_make(path, errno);
+    return errno == EEXIST;
+}
+
+void make(const std::string& path, std::vector<std::string>& made) {
+    if (!made_beneath(path, made)) refuse_to_make(path, ENOENT);
 }
 
 void make_all(const fs::path& path, std::vector<std::string>& made) {
@@ -132,15 +141,8 @@ std::string make_above(const std::string& of_all, Partition partition, std::vect
 std::string make_own(const std::string& of_all, Partition partition, std::vector<std::string>& made) {
     for (int tries = 0;; ++tries) {
         std::string own = make_above(of_all, partition, made);
-        if (::mkdir(own.c_str(), 0700) == 0) {
-            made.push_back(own);
-            make_durable(fs::path(own).parent_path());
-            return own;
-        }
-        if (errno == EEXIST) return own;
-        if (errno != ENOENT || tries == 100)
-            throw Error(ExitCode::storage, fmt::format("directory {} cannot be made: {}; make it, or name another one",
-                                                       own, aio::errno_text(errno)));
+        if (made_beneath(own, made)) return own;
+        if (tries == 100) refuse_to_make(own, ENOENT);
     }
 }
 
@@ -148,15 +150,14 @@ std::string make_own(const std::string& of_all, Partition partition, std::vector
 
 RankDirectories::RankDirectories(const CoreOptions& options, Partition partition) {
     if (options.swap_directories.empty()) return;
-    refuse_other_number(options.swap_directories.front(), partition.ranks);
     if (partition.ranks == 1) {
         // Now: its lock would be refused for a folder that is no store's.
         refuse_other_start(options.swap_directories.front(), partition);
         own_ = options.swap_directories;
         return;
     }
-    for (const std::string& directory : options.swap_directories)
-        own_.push_back(make_own(directory, partition, made_));
+    refuse_other_number(options.swap_directories.front(), partition.ranks);
+    for (const std::string& directory : options.swap_directories) own_.push_back(make_own(directory, partition, made_));
 }
 
 RankDirectories::~RankDirectories() {

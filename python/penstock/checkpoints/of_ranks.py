@@ -31,8 +31,8 @@ def together(group: Group, call: Callable[[], Answer]) -> list[Answer]:
         value = call()
     except Exception as error:
         problem = error
-    words = None if problem is None else f"{type(problem).__name__}: {problem}"
-    told = group.gathered((value, words), "what each rank has done of a checkpoint")
+    own = value, None if problem is None else f"{type(problem).__name__}: {problem}"
+    told = group.gathered(own, "what each rank has done of a checkpoint")
     if problem is not None:
         raise problem
     for rank, (_, words) in enumerate(told):

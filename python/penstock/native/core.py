@@ -163,9 +163,10 @@ class NativeCore(Described):
 
     def gather(self, what: str, mine: bytes) -> list[bytes]:
         count = 1 if self._ranks is None else self._ranks.ranks
-        all_of_them = ctypes.create_string_buffer(len(mine) * count)
-        self._call["gather"](self._pointer, what.encode(), mine, all_of_them, len(mine))
-        return [all_of_them.raw[at:at + len(mine)] for at in range(0, len(mine) * count, len(mine))]
+        memory = ctypes.create_string_buffer(len(mine) * count)
+        self._call["gather"](self._pointer, what.encode(), mine, memory, len(mine))
+        whole = memory.raw  # a copy each time
+        return [whole[at:at + len(mine)] for at in range(0, len(whole), len(mine))]
 
     def read(self, unit: int, index: int, what: What = "weight") -> torch.Tensor:
         part, own = self._place_of[unit, index]
