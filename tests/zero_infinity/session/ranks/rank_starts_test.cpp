@@ -58,7 +58,9 @@ class RankStartsTest : public RankSetTest {
 };
 
 TEST_F(RankStartsTest, AnotherNumberThatBeginsMeanwhileIsRefusedByNameAndMakesNothing) {
-    for (const auto& [ranks, others] : {std::pair{2U, 3U}, {3U, 2U}, {1U, 2U}, {2U, 1U}}) {
+    for (const auto& each : {std::pair{2U, 3U}, {3U, 2U}, {1U, 2U}, {2U, 1U}}) {
+        const std::uint32_t ranks = each.first;
+        const std::uint32_t others = each.second;
         SCOPED_TRACE(fmt::format("{} beside {}", others, ranks));
         fs::remove_all(run());
         course_.ranks = ranks;
@@ -71,9 +73,9 @@ TEST_F(RankStartsTest, AnotherNumberThatBeginsMeanwhileIsRefusedByNameAndMakesNo
             "job 'client'), and {} started: start as many when that has ended, or "
             "name another directory",
             others == 1 ? "one is" : fmt::format("{} are", others));
-        for (const std::string& each : refused) EXPECT_TRUE(is_refusal(each)) << each;
-        EXPECT_TRUE(std::ranges::any_of(refused, [&](const std::string& each) {
-            return each.starts_with(in_use) && each.ends_with(remedy);
+        for (const std::string& words : refused) EXPECT_TRUE(is_refusal(words)) << words;
+        EXPECT_TRUE(std::ranges::any_of(refused, [&](const std::string& words) {
+            return words.starts_with(in_use) && words.ends_with(remedy);
         })) << refused.front();
         EXPECT_FALSE(fs::exists(fmt::format("{}/{}", run(), others == 1 ? "lock" : fmt::format("ranks-{}", others))));
         EXPECT_EQ(begin(run(), of(ranks), 3, holds_after(3)), Words(ranks));
