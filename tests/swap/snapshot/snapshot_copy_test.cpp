@@ -82,7 +82,7 @@ void keep_while_all_moves(store::StoreKind kind, std::uint64_t seed) {
     store::StoreDirectory snapshot_directory(scratch.file("kept"), "test");
     aio::Io io(std::make_unique<aio::FaultyBackend>(aio::make_thread_backend({}),
                                                     aio::FaultChances{.short_transfer = 20, .delay = 40}, 1, seed),
-               {});
+               {.tries = 64});  // of a tile of one block each eighth in a row would fail, once in some hundred thousand
     auto store = store::TensorStore::create(io, {&directory}, {.objects = MovingStore::objects(), .kind = kind});
     MovingStore moving(io, *store, seed);
     const auto round = [&] { return kind == store::StoreKind::scratch ? moving.write_round() : moving.round(); };
