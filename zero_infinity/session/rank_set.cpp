@@ -148,7 +148,7 @@ std::string make_own(const std::string& of_all, Partition partition, std::vector
 
 }  // namespace
 
-RankDirectories::RankDirectories(const CoreOptions& options, Partition partition) {
+RankDirectories::RankDirectories(const CoreOptions& options, Partition partition) : RankDirectories() {
     if (options.swap_directories.empty()) return;
     if (partition.ranks == 1) {
         // Now: its lock would be refused for a folder that is no store's.

@@ -35,6 +35,8 @@ class RankDirectories {
     const std::vector<std::string>& own() const noexcept { return own_; }
 
    private:
+    RankDirectories() = default;  // from here on the destructor takes back what was made, whatever is thrown
+
     std::vector<std::string> own_;
     std::vector<std::string> made_;
 };

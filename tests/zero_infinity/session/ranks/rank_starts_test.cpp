@@ -2,6 +2,7 @@
 #include "aio/backend.h"
 #include "tests/seeds.h"
 #include "tests/zero_infinity/session/ranks/rank_lives.h"
+#include "zero_infinity/session/rank_set.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -80,6 +81,13 @@ TEST_F(RankStartsTest, AnotherNumberThatBeginsMeanwhileIsRefusedByNameAndMakesNo
         EXPECT_FALSE(fs::exists(fmt::format("{}/{}", run(), others == 1 ? "lock" : fmt::format("ranks-{}", others))));
         EXPECT_EQ(begin(run(), of(ranks), 3, holds_after(3)), Words(ranks));
     }
+}
+
+TEST_F(RankStartsTest, WhatWasMadeBeforeADirectoryCannotBeIsTakenBack) {
+    zero::CoreOptions options;
+    options.swap_directories = {run(), run() + "-none/beneath"};
+    EXPECT_THROW(zero::RankDirectories(options, {0, 2}), Error);
+    EXPECT_FALSE(fs::exists(run()));
 }
 
 // Its commits refuse the others, whenever they look.
