@@ -267,7 +267,7 @@ Bundle Engine::run_again(std::uint32_t unit, const SavedActivations& saved) cons
 // bound.
 double Engine::backward(std::uint32_t unit, std::size_t count) {
     const at::AutoGradMode graph(true);
-    double loss = 0;
+    std::vector<at::Tensor> losses;
     std::set<std::string> wanted;  // inputs that a gradient is wanted of
     bind(unit);
     for (std::size_t index = 0; index < count; ++index) {
@@ -275,17 +275,19 @@ double Engine::backward(std::uint32_t unit, std::size_t count) {
         tape_.bring_back(unit, index);
         SavedActivations& saved = tape_.at(unit, index);
         wanted.merge(requiring_gradient(saved.input));
-        add_gradients(unit, differentiate(unit, saved, upstream_[index], count, loss));
+        add_gradients(unit, differentiate(unit, saved, upstream_[index], count, losses));
         tape_.forget(unit, index);
         keeper_.after({unit, index}, Half::backward);
     }
     reached_.check(unit, wanted, std::ranges::any_of(upstream_, [](const Bundle& each) { return each.size() > 0; }));
+    double loss = 0;
+    for (const at::Tensor& each : losses) loss += each.item<double>();  // a GPU is waited for once, by the first
     return loss / static_cast<double>(count);
 }
 
 // One unit and micro-batch: gradients of its parameters; `upstream` goes from its outputs' gradients to its inputs'.
 std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
-                                              std::size_t count, double& loss) {
+                                              std::size_t count, std::vector<at::Tensor>& losses) {
     const std::vector<const Parameter*> parameters = differentiated(*deps_.model->units()[unit]);
     const bool last = unit + 1 == tape_.unit_count();
     if (!last && upstream.size() == 0) return std::vector<at::Tensor>(parameters.size());
@@ -295,7 +297,7 @@ std::vector<at::Tensor> Engine::differentiate(std::uint32_t unit, SavedActivatio
     std::vector<at::Tensor> output_gradients;
     if (last) {
         const at::Tensor& mean = output.at("loss");
-        loss += mean.item<double>();
+        losses.push_back(mean.detach());
         if (mean.requires_grad()) {
             outputs.push_back(mean);
             output_gradients.push_back(at::full_like(mean, 1.0 / static_cast<double>(count)));

@@ -100,7 +100,7 @@ class Engine {
     Bundle run_again(std::uint32_t unit, const SavedActivations& saved) const;
     double backward(std::uint32_t unit, std::size_t count);
     std::vector<at::Tensor> differentiate(std::uint32_t unit, SavedActivations& saved, Bundle& upstream,
-                                          std::size_t count, double& loss);
+                                          std::size_t count, std::vector<at::Tensor>& losses);
     void add_gradients(std::uint32_t unit, std::span<const at::Tensor> gradients);
     [[noreturn]] void refuse_memory(const c10::Error& error) const;
     void visit_units(const std::function<void(std::uint32_t unit)>& visit);
