@@ -253,6 +253,8 @@ TEST(Watch, OfALostBoardARankSaysWhatIsItsOwn) {
 TEST(Watch, ABoardThatGoesWithARank0ThatHasFinishedEndsNobody) {
     MemoryBoard board;
     const WatchedRanks all = ranks_over(board, 3);
+    for (const std::uint32_t other : {1, 2})  // all have come, as to a training that ends
+        while (!board.get(zero::beat_key(other))) std::this_thread::sleep_for(1ms);
     all[0]->watch().finished();
     all[0]->close();  // lingers, and the others see how it has ended
     board.lose();
