@@ -57,10 +57,10 @@ bench() {
   "$kit/bin/penstock-bench" "$2" --json --dir "$work/bench" "${@:3}" >"$results/$1.json"
 }
 
-# steps_on DEVICE ROUNDS ARGUMENT...: on 16 cores, with three contenders, a round takes up to 75 s.
+# steps_on NAME DEVICE ROUNDS ARGUMENT...: on 16 cores, with three contenders, a round takes up to 75 s.
 steps_on() {
-  bench "step_$1" step --set "memory.device=$1" --set gradient_clipping=0 --rounds "$2" --steps 2 --warm-up 1 \
-    --seconds 0.5 "${@:3}"
+  bench "$1" step --set "memory.device=$2" --set gradient_clipping=0 --rounds "$3" --steps 2 --warm-up 1 --seconds 0.5 \
+    "${@:4}"
 }
 
 # tests FILE: with its cases side by side where the Python can do that.
@@ -98,8 +98,10 @@ main() {
     if command -v compute-sanitizer >/dev/null; then
       part sanitizer 60 compute-sanitizer --error-exitcode 9 "$kit/bin/tests_core" "--gtest_filter=$filter"
     fi
-    part step_gpu 200 steps_on cuda 1 --tokens 8192 --orders "$orders"
-    part step_cpu 200 steps_on cpu 2 --tokens 1024 --orders "$orders"
+    part step_gpu 200 steps_on step_cuda cuda 1 --tokens 8192 --orders "$orders"
+    part step_gpu_ordered 90 steps_on step_gpu_ordered cuda 1 --tokens 8192 --orders within --set run.deterministic=true
+    part step_gpu_tf32 90 steps_on step_gpu_tf32 cuda 1 --tokens 8192 --orders within --set run.matmul=high
+    part step_cpu 200 steps_on step_cpu cpu 2 --tokens 1024 --orders "$orders"
     part fine_tune_3b 200 fine_tune penstock 3b --shape 3b --steps 3 --tokens 1024
   fi
   ! grep -q FAILED "$results/summary.txt"

@@ -38,7 +38,7 @@ def command(folder: Path, tokens: Path, device: str = DEVICE, **settings: object
         "gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
         "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": str(folder / "swap")},
                               "offload_optimizer": {"device": "nvme"}},
-        "memory": {"host_budget": "256MiB"}, "run": {"directory": str(folder / "run"), "seed": 1}}
+        "memory": {"host_budget": "256MiB"}, "run": {"directory": str(folder / "run"), "seed": 1, "deterministic": True}}
     (folder / "config.json").write_text(json.dumps(config))
     sets = {"run.steps": STEPS, "memory.device": device, "memory.device_budget": TIGHT if device != "cpu" else 0,
             **{key.replace("__", "."): value for key, value in settings.items()}}
@@ -98,6 +98,13 @@ def test_sixteen_bits(tmp_path, tokens):
     one = train(tmp_path / "one", tokens, bf16__enabled="true", memory__device_budget=WIDE)
     assert train(tmp_path / "other", tokens, bf16__enabled="true", run__update_order="deferred") == one
     assert train(tmp_path / "cpu", tokens, "cpu", bf16__enabled="true") == pytest.approx(one, rel=2e-2)
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="a CPU computes all the same")
+def test_left_alone_and_by_tf32_it_learns_too(tmp_path, tokens, first):
+    assert train(tmp_path / "free", tokens, run__deterministic="false") == pytest.approx(first, rel=1e-3)
+    rounded = train(tmp_path / "tf32", tokens, run__matmul="high")
+    assert rounded == pytest.approx(first, rel=1e-2) and rounded != first
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, tokens, first):

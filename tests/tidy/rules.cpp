@@ -63,7 +63,7 @@ const std::array<std::vector<std::string_view>, 6> rooms{{
      "zero_infinity/session",     "zero_infinity/measure",    "zero_infinity/capi",      "zero_infinity/engine/torch",
      "zero_infinity/engine/room", "zero_infinity/engine"},
     {"trainer/cli", "trainer/models", "trainer/config", "trainer/capi", "trainer/data", "trainer/trace",
-     "trainer/ranks", "trainer/plan", "trainer/ckpt", "trainer/start", "trainer/run", "trainer"},
+     "trainer/ranks", "trainer/start", "trainer/plan", "trainer/ckpt", "trainer/run", "trainer"},
     {"bench/harness", "bench/io", "bench/swap", "bench/transfer", "bench/step", "bench/optimizer", "bench/ranks",
      "bench"},
 }};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aio/words/enum_words.h"
+#include "trainer/config/compute_options.h"
 #include "trainer/config/optimizer_config.h"
 #include "trainer/config/schedule.h"
 #include "trainer/config/settings.h"
@@ -45,6 +46,7 @@ struct TrainConfig {
     // Whole but for what is known when the session is opened: `io` (trainer/config/io_settings.h), swap_shares,
     // resume_from, and worker_threads where it is 0: not decided.
     engine::SessionOptions session;
+    ComputeOptions compute;
     std::vector<SettingDirectory> swap_directories;  // one at least; the session's, with their bandwidths
     std::optional<std::uint32_t> io_block_bytes;     // none: the device's profile says
     std::optional<std::uint32_t> io_queue_depth;

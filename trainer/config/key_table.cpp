@@ -60,6 +60,8 @@ template <auto Member>
 constexpr KeyPlace snapshots_default = place_with_default<&Config::snapshots, Member>;
 template <auto Member>
 constexpr KeyPlace sample = place<&Config::sample, Member>;
+template <auto Member>
+constexpr KeyPlace compute = place<&Config::compute, Member>;
 
 // A key is two or three lines here, not eight.
 // clang-format off
@@ -253,6 +255,14 @@ constexpr std::array key_list = {
             place<&Config::steps>},
     KeySpec{"run.seed", integer, "", {0, 9007199254740992.0}, {}, fixed, "of initial weights and data order",
             session_default<&Session::seed>},
+    KeySpec{"run.deterministic", boolean, "(false)", {}, {}, fixed,
+            "on a GPU: the same steps have the same bits whenever they are computed; what adds up in any order there "
+            "is slower so, attention over few long rows most; a CPU always has them",
+            compute<&ComputeOptions::deterministic>},
+    KeySpec{"run.matmul", choice, "(highest)", {}, all_words<MatmulPrecision>, fixed,
+            "products of fp32 on a GPU, as torch.set_float32_matmul_precision() has it; high: by TF32, whose factors "
+            "have 11 bits for 24, and several times as fast",
+            compute<&ComputeOptions::matmul>},
     KeySpec{"run.sample.prompt", text, "\"The \"", {}, {}, free, "text that the sample at the end continues",
             sample<&SampleOptions::prompt>},
     KeySpec{"run.sample.tokens", integer, "(200, or run.steps where that is less)", {0, million}, {}, free,

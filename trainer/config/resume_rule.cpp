@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view prefix = "config.";
 constexpr std::string_view follows = "follows";
+constexpr std::string_view unset = "unset";  // as Settings::spelled() has it
 constexpr std::string_view threads_key = "run.threads";
 
 std::string name_of(std::string_view key) {
@@ -49,13 +50,21 @@ std::string shown(const KeySpec& key, const std::string& text) {
     return text == follows ? fmt::format("not given (it follows {})", key.fallback) : value_text(text);
 }
 
+// A key that nobody said has the value in the parentheses of its fallback, where that is one.
+std::string_view meant(const KeySpec& key, std::string_view text) {
+    if (text != unset || !key.fallback.starts_with('(')) return text;
+    return key.fallback.substr(1, key.fallback.size() - 2);
+}
+
 std::optional<Difference> difference(const Settings& settings, const KeySpec& key, const store::ClientState& stored,
                                      unsigned threads) {
     const std::string now = recorded_text(settings, key, threads);
     const std::string* before = find(stored, key.path);
-    if (now.empty() || (before != nullptr && now == *before)) return std::nullopt;
-    // A key that came into the program after the checkpoint, and that says nothing.
-    if (before == nullptr && !settings.has(key.path)) return std::nullopt;
+    // A key that came into the program after the checkpoint was said by nobody, where that can be.
+    const bool may_lack = before == nullptr && key.fallback.starts_with('(');
+    if (now.empty()) return std::nullopt;
+    if ((before != nullptr || may_lack) && meant(key, now) == meant(key, may_lack ? unset : *before))
+        return std::nullopt;
     return Difference{.key = std::string(key.path),
                       .before = before == nullptr ? "nothing of that name" : shown(key, *before),
                       .now = shown(key, now)};

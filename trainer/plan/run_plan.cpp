@@ -5,6 +5,7 @@
 #include "trainer/models/gpt.h"
 #include "trainer/plan/lightest.h"
 #include "trainer/ranks/rank_rules.h"
+#include "trainer/start/torch_settings.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -54,6 +55,7 @@ MeasuredUnits units_of(const PlannedWay& way, const PlanQuestion& question) {
 
 Measurements measure(const PlannedWay& way, const PlanQuestion& question) {
     at::set_num_threads(static_cast<int>(way.plan->options.worker_threads));
+    tell_torch(way.config.compute, way.config.session.device.kind);
     Measurements measured;
     const IoSettings io = io_settings(way.config);
     measured.rates = zero::measure_machine(

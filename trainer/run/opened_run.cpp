@@ -19,6 +19,7 @@
 #include "trainer/start/bits_beside.h"
 #include "trainer/start/compute_threads.h"
 #include "trainer/start/room_to_compute.h"
+#include "trainer/start/torch_settings.h"
 #include "zero_infinity/session/rank_set.h"
 
 #include <fmt/format.h>
@@ -134,6 +135,7 @@ void OpenedRun::open(Console& console) {
     zero::refuse_other_number(config_.swap_directory(), ranks_.place().ranks);
     if (ranks_.speaks()) directory_.emplace(config_.run_directory, store_directory_);
     own_ = see_store(store_directory_);
+    tell_torch(config_.compute, config_.session.device.kind);
     session_ = open_session(console);
     start_.state = first_state();
     check_room_for_activations();
@@ -344,6 +346,7 @@ void OpenedRun::say_start(Console& console) {
     for (const std::string& note : older_words(config_.settings)) console.info(note);
     for (const std::string& note : session_->take_notes()) console.info(note);
     for (const std::string& note : notes_) console.info(note);
+    for (const std::string& note : notes_of_compute(config_)) console.info(note);
     const engine::Model& model = session_->model();
     console.info(fmt::format("model: {:.2f} M parameters, {:.2f} M of them trainable, in {} units",
                              millions(model.parameter_numel()), millions(model.trainable_numel()),

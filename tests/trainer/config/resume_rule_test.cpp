@@ -97,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(ResumeRule, FixedKey,
                                            Change{"optimizer.params.betas=[0.9, 0.95]"},
                                            Change{"optimizer.groups=[{\"params\": \"*\", \"lr\": 0.1}]"},
                                            Change{"scheduler.params.warmup_num_steps=5"},
-                                           Change{"scheduler.params.total_num_steps=40"}, Change{"run.seed=2"}));
+                                           Change{"scheduler.params.total_num_steps=40"}, Change{"run.seed=2"},
+                                           Change{"run.deterministic=true"}, Change{"run.matmul=high"}));
 
 TEST(ResumeRule, SaysAllDifferencesAtOnce) {
     const std::vector<std::string> overrides = {"gradient_clipping=0.5", "run.seed=2"};
@@ -183,6 +184,16 @@ TEST(ResumeRule, AKeyThatCameLaterMayBeMissing) {
     EXPECT_EQ(refusal(stored, {}), "accepted");
     EXPECT_NE(refusal(stored, {"optimizer.groups=[{\"params\": \"*\", \"lr\": 0.1}]"}).find("nothing of that name"),
               std::string::npos);
+}
+
+TEST(ResumeRule, TheDefaultMayBeSaidOrNot) {
+    const std::vector<std::string> said = {"run.deterministic=false", "run.matmul=highest"};
+    EXPECT_EQ(refusal(snapshot(), said), "accepted");
+    EXPECT_EQ(refusal(snapshot(said), {}), "accepted");
+    store::ClientState earlier = snapshot();
+    EXPECT_NE(refusal(snapshot({"run.deterministic=true"}), {}), "accepted");
+    ASSERT_EQ(earlier.erase("config.run.deterministic") + earlier.erase("config.run.matmul"), 2U);
+    EXPECT_EQ(refusal(earlier, said), "accepted");
 }
 
 TEST(ResumeRule, RefusesAStateThatLacksAKey) {

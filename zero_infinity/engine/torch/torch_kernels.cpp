@@ -2,25 +2,10 @@
 
 #include "aio/words/error.h"
 
-#include <ATen/Context.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
-
 namespace penstock::engine {
-namespace {
-
-// Some kernels of torch's add up in whatever order their threads come, attention's backward over long rows for one, as
-// tests/gpu/torch_repeats.py shows. Told to refuse what it cannot do in one order, torch takes others, where it has
-// them; told to warn alone, it does not. It asks that cuBLAS be told, too, which looks into the environment.
-void sum_in_one_order() {
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-    at::globalContext().setDeterministicFillUninitializedMemory(false);  // all of it is written before it is read
-    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-}
-
-}  // namespace
 
 void load_torch_kernels(zero::DeviceKind kind) {
     if (kind != zero::DeviceKind::cuda) return;
@@ -33,7 +18,6 @@ void load_torch_kernels(zero::DeviceKind kind) {
                                 "with CUDA and build again",
                                 reason != nullptr ? reason : "libtorch_cuda.so cannot be loaded"));
     }
-    sum_in_one_order();
 }
 
 }  // namespace penstock::engine
