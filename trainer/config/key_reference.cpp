@@ -48,7 +48,8 @@ const char* resume_text(AtResume rule) {
 std::string shown_default(const KeySpec& key) {
     const std::string text = default_text(key);
     if (text.empty()) return "required";
-    return text.starts_with('(') ? text.substr(1, text.size() - 2) : fmt::format("`{}`", text);
+    const std::string_view said = zero::in_parentheses(text);
+    return said.empty() ? fmt::format("`{}`", text) : std::string(said);
 }
 
 // Of a key of the package that is not obeyed as it is written.

@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::string_view prefix = "config.";
 constexpr std::string_view follows = "follows";
-constexpr std::string_view unset = "unset";  // as Settings::spelled() has it
 constexpr std::string_view threads_key = "run.threads";
 
 std::string name_of(std::string_view key) {
@@ -52,18 +51,15 @@ std::string shown(const KeySpec& key, const std::string& text) {
 
 // A key that nobody said has the value in the parentheses of its fallback, where that is one.
 std::string_view meant(const KeySpec& key, std::string_view text) {
-    if (text != unset || !key.fallback.starts_with('(')) return text;
-    return key.fallback.substr(1, key.fallback.size() - 2);
+    return text == Settings::unset ? zero::in_parentheses(key.fallback) : text;
 }
 
 std::optional<Difference> difference(const Settings& settings, const KeySpec& key, const store::ClientState& stored,
                                      unsigned threads) {
     const std::string now = recorded_text(settings, key, threads);
     const std::string* before = find(stored, key.path);
-    // A key that came into the program after the checkpoint was said by nobody, where that can be.
-    const bool may_lack = before == nullptr && key.fallback.starts_with('(');
-    if (now.empty()) return std::nullopt;
-    if ((before != nullptr || may_lack) && meant(key, now) == meant(key, may_lack ? unset : *before))
+    // A key that came into the program after the checkpoint was said by nobody.
+    if (now.empty() || meant(key, now) == meant(key, before == nullptr ? Settings::unset : *before))
         return std::nullopt;
     return Difference{.key = std::string(key.path),
                       .before = before == nullptr ? "nothing of that name" : shown(key, *before),

@@ -178,7 +178,7 @@ const std::vector<SettingDirectory>& Settings::directories(std::string_view key)
 }
 
 std::string Settings::spelled(std::string_view key) const {
-    if (!has(key)) return "unset";
+    if (!has(key)) return std::string(unset);
     return zero::spelled(entries_.find(key)->second.value);
 }
 

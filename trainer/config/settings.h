@@ -43,7 +43,8 @@ class Settings {
     const std::vector<SettingGroup>& groups(std::string_view key) const;
     const std::vector<SettingDirectory>& directories(std::string_view key) const;
 
-    // spelled() of its value; "unset" without one.
+    static constexpr std::string_view unset = "unset";
+    // spelled() of its value; `unset` without one.
     std::string spelled(std::string_view key) const;
 
     // As if the file said so.

@@ -88,6 +88,11 @@ struct KeyPlace {
     bool in_core = false;                                             // of CoreOptions
 };
 
+// What the parentheses of a key's fallback say; empty: it has none.
+constexpr std::string_view in_parentheses(std::string_view fallback) noexcept {
+    return fallback.starts_with('(') ? fallback.substr(1, fallback.size() - 2) : std::string_view{};
+}
+
 struct KeySpec {
     std::string_view path;  // "model.hidden": section and key, joined by dots
     KeyType type;

@@ -78,6 +78,11 @@ WatchedRanks ranks_over(zero::Board& board, std::uint32_t ranks, BeatTimes times
     return all;
 }
 
+// Until the rank has come.
+void wait_for(MemoryBoard& board, std::uint32_t rank) {
+    while (!board.get(zero::beat_key(rank))) std::this_thread::sleep_for(1ms);
+}
+
 TEST(Watch, AFailureOfOneRankEndsAllAndIsSaidOnce) {
     MemoryBoard board;
     const WatchedRanks all = ranks_over(board, 4);
@@ -253,8 +258,7 @@ TEST(Watch, OfALostBoardARankSaysWhatIsItsOwn) {
 TEST(Watch, ABoardThatGoesWithARank0ThatHasFinishedEndsNobody) {
     MemoryBoard board;
     const WatchedRanks all = ranks_over(board, 3);
-    for (const std::uint32_t other : {1, 2})  // all have come, as to a training that ends
-        while (!board.get(zero::beat_key(other))) std::this_thread::sleep_for(1ms);
+    for (const std::uint32_t other : {1, 2}) wait_for(board, other);  // as at the end of a training
     all[0]->watch().finished();
     all[0]->close();  // lingers, and the others see how it has ended
     board.lose();
@@ -273,7 +277,7 @@ TEST(Watch, Rank0StaysUntilTheOthersHaveReadHowItEnded) {
             one = std::make_unique<WatchedRank>(board, 1, 2, BeatTimes{.beat = 200ms});
         else
             board.put(zero::beat_key(1), board_text(Beat{}));  // it is stopped
-        while (!board.get(zero::beat_key(1))) std::this_thread::sleep_for(1ms);
+        wait_for(board, 1);
         zero->watch().failed(full);
         const auto begin = std::chrono::steady_clock::now();
         zero.reset();
