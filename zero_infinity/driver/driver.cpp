@@ -37,7 +37,7 @@ bool Driver::stuck() const noexcept {
 
 void Driver::visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held) {
     State& s = *state_;
-    PENSTOCK_CHECK(!s.in_hand, "a visit while unit {} is being updated", s.in_hand->unit);
+    PENSTOCK_CHECK(!s.in_hand, "a visit while unit {} is being updated", s.in_hand->unit());
     if (std::exchange(s.window_spent, false)) s.window.forget();
     for (const std::uint32_t unit : std::exchange(s.stale, {})) s.window.forget(unit);
     s.leave_visit();
@@ -83,7 +83,12 @@ void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles reside
     s.next_in_order = 0;
     for (const std::uint32_t unit : s.update_order) s.awaiting[unit] = true;
     s.update_open = true;
-    s.begun = s.send(orders::BeginUpdate{.units = s.update_order, .residents = residents, .gradients = gradients});
+    s.all_at_once = residents == ResidentTiles::held_back;
+    std::vector<std::uint32_t> through_driver;
+    for (const std::uint32_t unit : s.update_order)
+        if (s.tiles_of(unit) == UnitInHand::Tiles::through_driver) through_driver.push_back(unit);
+    s.begun =
+        s.send(orders::BeginUpdate{.units = std::move(through_driver), .residents = residents, .gradients = gradients});
 }
 
 bool Driver::awaits_update(std::uint32_t unit) const noexcept {
@@ -96,41 +101,16 @@ std::optional<std::uint32_t> Driver::next_awaiting() noexcept {
     return s.next_in_order == s.update_order.size() ? std::nullopt : std::optional(s.update_order[s.next_in_order]);
 }
 
-std::optional<StagedTile> Driver::next_tile(std::uint32_t unit) {
+UnitInHand& Driver::take(std::uint32_t unit) {
     State& s = *state_;
-    if (!s.in_hand) {
-        PENSTOCK_CHECK(s.awaiting[unit], "tiles of unit {}, which awaits no update", unit);
-        s.take_in_hand(unit);
-    }
-    PENSTOCK_CHECK(s.in_hand->unit == unit, "tiles of unit {} while unit {} is in hand", unit, s.in_hand->unit);
-    const UnitLayout& layout = s.deps.layout->unit(unit);
-    if (s.in_hand->put_back == layout.tile_count()) {
-        s.unit_updated();
-        return std::nullopt;
-    }
-    PENSTOCK_CHECK(s.in_hand->next_tile < layout.tile_count(), "the last tile of unit {} is not put back", unit);
-    const UnitTile tile{unit, s.in_hand->next_tile++};
-    const std::uint64_t number = s.deps.layout->number(tile);
-    const auto start = Clock::now();
-    s.tile_started = trace_start(s.deps.trace);
-    const StagedStates states = s.mailbox.wait_staged(number);
-    s.traced(s.tile_started, {.lane = TraceLane::wait_tiles, .unit = unit, .tile = tile.tile});
-    s.tile_started = trace_start(s.deps.trace);
-    s.waits.tiles += Clock::now() - start;
-    const UnitObjects& objects = s.deps.layout->objects(unit);
-    std::byte* weights =
-        objects.weights ? s.in_hand->weights + s.deps.layout->offset_bytes({*objects.weights, tile.tile}) : nullptr;
-    return StagedTile{tile, number, {weights, states.data, layout.tile_numel(tile.tile)}, states.gradient};
+    PENSTOCK_CHECK(!s.in_hand, "unit {} is taken while unit {} is in hand", unit, s.in_hand->unit());
+    PENSTOCK_CHECK(s.awaiting[unit], "unit {} is taken, but awaits no update", unit);
+    return s.take_in_hand(unit);
 }
 
-void Driver::put_back(const StagedTile& tile) {
-    State& s = *state_;
-    PENSTOCK_CHECK(s.in_hand && tile.tile == (UnitTile{s.in_hand->unit, s.in_hand->put_back}) &&
-                       s.in_hand->put_back < s.in_hand->next_tile,
-                   "tile {} is put back, but was not handed out", tile.number);
-    ++s.in_hand->put_back;
-    s.traced(s.tile_started, {.lane = TraceLane::update, .unit = tile.tile.unit, .tile = tile.tile.tile});
-    s.send(orders::PutBack{.number = tile.number, .weights = tile.view.weights});
+void Driver::end_unit() {
+    PENSTOCK_CHECK(state_->in_hand && state_->in_hand->ended(), "a unit ends, but none is in hand, or not put back");
+    state_->unit_updated();
 }
 
 void Driver::take_back(const std::vector<std::uint32_t>& units) {

@@ -2,7 +2,7 @@
 //
 // The driver's thread owns the Io, the store and all that moves bytes from construction to destruction. The compute
 // thread sees the memory and a mailbox, and decides what is fetched to where (WindowPlan); it sends and waits:
-//   visit(v, ahead), memory(u) … end_pass() … begin_update() … next_tile(u), put_back() … commit() or end_update().
+//   visit(v, ahead), memory(u) … end_pass() … begin_update() … take(u), end_unit() … commit() or end_update().
 // An update may go on within the passes that follow: a unit's tiles are then taken at the visit that first needs it.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include "swap/store/tensor_store.h"
 #include "zero_infinity/device/device.h"
 #include "zero_infinity/driver/mailbox.h"
+#include "zero_infinity/driver/unit_in_hand.h"
 #include "zero_infinity/layout/model_layout.h"
 #include "zero_infinity/memory/driver_memory.h"
 #include "zero_infinity/order/step_order.h"
@@ -77,7 +78,7 @@ class Driver {
 
     // Compute goes to these units, and is expected at `ahead` after them: blocks until it may read them, and has what
     // comes fetched meanwhile. An empty visit begins a pass. See WindowPlan::visit(), whose Error changes nothing here
-    // either. A unit that awaits its update at arrival is not waited for: next_tile() does.
+    // either. A unit that awaits its update at arrival is not waited for: take() does.
     void visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held = {});
     // REQUIRES: it does not await its update at arrival; and the last visit names it, or it is resident where compute
     // reads host memory (its place never changes).
@@ -92,11 +93,11 @@ class Driver {
                       GradientsFrom gradients = GradientsFrom::memory);
     bool awaits_update(std::uint32_t unit) const noexcept;  // not all of its tiles were put back
     std::optional<std::uint32_t> next_awaiting() noexcept;  // the first of that order
-    // The unit's next tile, in host memory; blocks; nothing after the last, from when on compute may read the unit, at
-    // UpdateAt::departure at the next visit.
-    // REQUIRES: no other unit is in hand; it awaits its update; the last visit names it, or no pass has begun.
-    std::optional<StagedTile> next_tile(std::uint32_t unit);
-    void put_back(const StagedTile& tile);  // updated; it is written while the next ones are worked on
+    // Takes the unit in hand: blocks until its weights are in host memory. end_unit(): all of its tiles were put back,
+    // and compute may read it, at UpdateAt::departure at the next visit. REQUIRES: no other unit is in hand; it awaits
+    // its update; the last visit names it, or no pass has begun.
+    UnitInHand& take(std::uint32_t unit);
+    void end_unit();
     // What the last update wrote of these units, whose weights and states are on NVMe, is as if it had not been: they
     // are as the newest commit has them. REQUIRES: no pass, end_update(), a durable store, nothing else was written of
     // them.

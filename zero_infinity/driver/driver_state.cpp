@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace penstock::zero {
 namespace {
 
@@ -21,6 +23,21 @@ SnapshotCopierDeps copier_deps(const DriverDeps& deps, const DriverMemory& memor
                                    : pool::Lease()};
 }
 
+// An update needs nothing else of them.
+std::vector<bool> units_in_host_memory(const ModelLayout& layout, const DriverOptions& options) {
+    std::vector<bool> whole(layout.unit_count());
+    for (std::uint32_t unit = 0; unit < layout.unit_count(); ++unit) {
+        bool there = layout.weights_tier(unit) == Tier::host;
+        for (std::uint32_t index = 0; index < layout.unit(unit).tile_count(); ++index) {
+            const UnitTile tile{unit, index};
+            const bool gradient_leaves = !options.gradients.empty() && options.gradients[layout.number(tile)];
+            there = there && layout.states_tier(tile) == Tier::host && !gradient_leaves;
+        }
+        whole[unit] = there;
+    }
+    return whole;
+}
+
 }  // namespace
 
 Driver::State::State(const DriverDeps& given, const DriverOptions& options)
@@ -30,6 +47,7 @@ Driver::State::State(const DriverDeps& given, const DriverOptions& options)
       memory(*deps.io, *deps.store, *deps.pool, *deps.device, *deps.bringing, *deps.layout,
              {options.staging_tiles, options.gradient_tile_bytes}, {options.window.window_bytes, options.passage_bytes},
              deps.fill, deps.lane),
+      in_host_memory(units_in_host_memory(*deps.layout, options)),
       mailbox(deps.layout->unit_count(), deps.layout->tiles().size()),
       window(units_of_window(*deps.layout, deps.bringing->apart()), options.window.window_bytes, options.window.depth),
       fetched_by_compute(deps.layout->unit_count()),
@@ -93,52 +111,61 @@ std::vector<Visit> Driver::State::fetched_by_update() const {
     return visits;
 }
 
+UnitInHand::Tiles Driver::State::tiles_of(std::uint32_t unit) const {
+    return all_at_once && in_host_memory[unit] ? UnitInHand::Tiles::all_at_once : UnitInHand::Tiles::through_driver;
+}
+
 // Waits until its weights are in host memory.
-void Driver::State::take_in_hand(std::uint32_t unit) {
-    std::byte* resident = memory.weights().resident(unit);
-    PENSTOCK_CHECK(phase == Phase::between || resident != nullptr || is_visited(unit),
+UnitInHand& Driver::State::take_in_hand(std::uint32_t unit) {
+    std::byte* weights = memory.weights().resident(unit);
+    const bool resident = weights != nullptr;
+    PENSTOCK_CHECK(phase == Phase::between || resident || is_visited(unit),
                    "unit {} is updated within a pass, but is not visited", unit);
-    in_hand = InHand{.unit = unit, .weights = resident};
     window_spent = window_spent || phase == Phase::between;
     const auto found = window.place(unit);
     // A copy that compute did not wait for may still read what is in host memory.
     const bool in_place = found && found->fetch == fetched_by_compute[unit];
     if (in_place) {
         send_fetch_in_place(unit);
-    } else if (phase == Phase::between && resident == nullptr) {
+    } else if (phase == Phase::between && !resident) {
         std::vector<Visit> ahead = fetched_by_update();
         std::erase(ahead, Visit{{unit}});
         send_fetches_of_update(window.visit({{unit}}, ahead));
     }
     send(orders::AwaitUpdate{unit});
     const auto place = window.place(unit);
-    in_hand->fetched = place && (phase == Phase::passing || resident == nullptr || in_place);
-    if (!in_hand->fetched) return;
-    const auto start = Clock::now();
-    const TraceStart traced_from = trace_start(deps.trace);
-    // It is compute's from here on, though to the driver it is still on offer until it reads BeginUnit.
-    in_hand->weights = mailbox.wait_to_update({unit, place->fetch});
-    traced(traced_from, {.lane = TraceLane::wait_tiles, .unit = unit});
-    waits.tiles += Clock::now() - start;
-    send(orders::BeginUnit{unit});
+    in_hand_fetched = place && (phase == Phase::passing || !resident || in_place);
+    if (in_hand_fetched) {
+        const auto start = Clock::now();
+        const TraceStart traced_from = trace_start(deps.trace);
+        // It is compute's from here on, though to the driver it is still on offer until it reads BeginUnit.
+        weights = mailbox.wait_to_update({unit, place->fetch});
+        traced(traced_from, {.lane = TraceLane::wait_tiles, .unit = unit});
+        waits.tiles += Clock::now() - start;
+        send(orders::BeginUnit{unit});
+    }
+    return in_hand.emplace(UnitInHandDeps{deps.layout, &memory.staging(), &mailbox, deps.io, deps.trace},
+                           UnitInHand::Unit{.unit = unit, .tiles = tiles_of(unit), .weights = weights, .after = begun});
 }
 
 // Its last tile was put back: compute may read it.
 void Driver::State::unit_updated() {
-    const InHand done = *std::exchange(in_hand, std::nullopt);
-    awaiting[done.unit] = false;
-    if (!done.fetched) return gather_updated(done.unit);
-    send(orders::EndUnit{done.unit});
+    const std::uint32_t unit = in_hand->unit();
+    waits.tiles += in_hand->waited();
+    in_hand.reset();
+    awaiting[unit] = false;
+    if (!in_hand_fetched) return gather_updated(unit);
+    send(orders::EndUnit{unit});
     if (phase != Phase::passing) return window.end_visit();
     if (update_at == UpdateAt::departure) {
         updated_in_pass = true;
-        if (deps.bringing->apart()) stale.push_back(done.unit);
+        if (deps.bringing->apart()) stale.push_back(unit);
         return;
     }
-    const ArrivedFetch wanted{done.unit, window.place(done.unit)->fetch};
-    fetched_by_compute[done.unit] = wanted.fetch;  // from now on
+    const ArrivedFetch wanted{unit, window.place(unit)->fetch};
+    fetched_by_compute[unit] = wanted.fetch;  // from now on
     mailbox.wait_for({&wanted, 1});
-    compute_after(mailbox.arrived(done.unit).there);
+    compute_after(mailbox.arrived(unit).there);
 }
 
 void Driver::State::wait_for_writes() {

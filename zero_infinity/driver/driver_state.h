@@ -22,14 +22,6 @@ struct Driver::State {
         between,  // passes and updates may begin
         passing,  // compute is at a visit
     };
-    // A unit that is being updated.
-    struct InHand {
-        std::uint32_t unit = 0;
-        std::byte* weights = nullptr;  // trainable ones, in host memory
-        std::uint32_t next_tile = 0;
-        std::uint32_t put_back = 0;  // so many were
-        bool fetched = false;        // its weights are not resident in host memory, or pass on to a device
-    };
 
     State(const DriverDeps& given, const DriverOptions& options);
 
@@ -48,7 +40,8 @@ struct Driver::State {
     void send_fetch_in_place(std::uint32_t unit);
     bool is_to_come(std::uint32_t unit) const { return awaiting[unit] && update_at == UpdateAt::arrival; }
     std::vector<Visit> fetched_by_update() const;
-    void take_in_hand(std::uint32_t unit);
+    UnitInHand::Tiles tiles_of(std::uint32_t unit) const;  // in the update under way
+    UnitInHand& take_in_hand(std::uint32_t unit);
     void unit_updated();
     void wait_for_writes();
     void wait_for_weights();
@@ -65,6 +58,7 @@ struct Driver::State {
     const bool in_memory;  // the store has no tiles
     const std::chrono::seconds deadline;
     const DriverMemory memory;
+    const std::vector<bool> in_host_memory;  // by unit: its weights, states and gradients, whole
 
     // Both threads', under a lock of its own.
     Mailbox mailbox;
@@ -80,15 +74,17 @@ struct Driver::State {
     Phase phase = Phase::between;
     Visit visit;
     WaitTimes waits;
-    TraceStart visit_started, tile_started;
+    TraceStart visit_started;
 
     // The update under way.
     std::vector<std::uint32_t> update_order;  // its units; those before next_in_order are done with
     std::size_t next_in_order = 0;
     UpdateAt update_at = UpdateAt::arrival;
     std::vector<bool> awaiting;  // by unit
-    std::optional<InHand> in_hand;
-    bool update_open = false;  // updates' writes may be under way
+    bool all_at_once = false;    // tiles of units that are in host memory: none is written
+    std::optional<UnitInHand> in_hand;
+    bool in_hand_fetched = false;  // its weights are not resident in host memory, or pass on to a device
+    bool update_open = false;      // updates' writes may be under way
 
     // What was sent for, to be compared with Progress, which counts what has ended.
     std::uint64_t begun = 0;  // number of the order that began what is waited for: older progress is of another

@@ -92,8 +92,8 @@ std::uint64_t first_beyond_limits(const StateFormat& format, const UpdateSpan& s
 // A part of the tile with one optimizer: elements [first, first + count). REQUIRES: first is where a scale begins.
 struct Part {
     const TileUpdate* update;
+    const TileTurn* turn;
     const Planes* planes;
-    const GradientView* gradient;
     const Optimizer* optimizer;
     StepValues values;
     std::uint64_t first;
@@ -101,7 +101,10 @@ struct Part {
 
     const StateFormat& format() const noexcept { return *update->format; }
     const Codec& codec() const noexcept { return *update->format->codec; }
-    const std::byte* gradient_data() const noexcept { return gradient->data + first * bytes_of(gradient->type); }
+    GradientView gradient() const noexcept {
+        const GradientView& whole = turn->gradient;
+        return {whole.data + first * bytes_of(whole.type), whole.type, count};
+    }
     Part block(std::uint64_t offset) const noexcept {
         Part part = *this;
         part.first = first + offset;
@@ -120,7 +123,7 @@ std::uint64_t update_block(const Part& part) noexcept {
     std::byte* own = part.planes->master.at(part.first);
 
     codec.decode_master(weights, own, master, part.count);
-    scaled_to_fp32({part.gradient_data(), part.gradient->type, part.count}, part.update->gradient_scale, scaled);
+    scaled_to_fp32(part.gradient(), part.update->gradient_scale, scaled);
     UpdateSpan span{.master = master, .gradient = scaled, .count = part.count};
     for (std::uint32_t i = 0; i < part.format().moments; ++i) {
         const MomentPlanes& planes = part.planes->moments[i];
@@ -164,8 +167,8 @@ EncodedUpdate update_encoded(const Part& part, std::size_t& bad) noexcept {
     EncodedSpan span{.form = part.codec().form,
                      .weights = part.planes->weights.at(part.first),
                      .master = part.planes->master.at(part.first),
-                     .gradient = part.gradient_data(),
-                     .gradient_type = part.gradient->type,
+                     .gradient = part.gradient().data,
+                     .gradient_type = part.turn->gradient.type,
                      .gradient_scale = part.update->gradient_scale,
                      .count = part.count,
                      .first_bad = &bad};
@@ -199,7 +202,7 @@ std::uint64_t update_part(const Part& part) noexcept {
 
 // Hands each stretch of one piece to its optimizer. Pieces begin at multiples of parameter_alignment, as scales do.
 std::uint64_t update_pieces(const Part& whole) noexcept {
-    const TilePieces& pieces = whole.update->pieces;
+    const TilePieces& pieces = whole.turn->pieces;
     if (pieces.shard.empty()) return update_part(whole);
     std::uint64_t bad = all_finite;
     for_each_piece(pieces, whole.first, whole.count,
@@ -244,6 +247,14 @@ std::uint64_t chunk_numel(std::uint64_t numel, unsigned threads) noexcept {
     return std::clamp(even, 2 * block_numel, longest_chunk_numel);
 }
 
+void check_turn(const TileUpdate& update, const TileTurn& turn) {
+    PENSTOCK_CHECK(turn.gradient.numel == turn.view.numel, "{} gradients for {} elements", turn.gradient.numel,
+                   turn.view.numel);
+    if (turn.pieces.shard.empty()) check_moments(*update.optimizer, *update.format);
+    for (const OptimizerPiece& piece : turn.pieces.shard)
+        if (piece.optimizer != nullptr) check_moments(*piece.optimizer, *update.format);
+}
+
 void lower(std::atomic<std::uint64_t>& minimum, std::uint64_t value) noexcept {
     std::uint64_t seen = minimum.load(std::memory_order_relaxed);
     while (value < seen && !minimum.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
@@ -261,25 +272,41 @@ StateFormat state_format(const Codec& codec, const Optimizer& optimizer) noexcep
 
 std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileView& tile, const GradientView& gradient,
                                          Workers& workers) {
-    const StateFormat& format = *update.format;
-    PENSTOCK_CHECK(gradient.numel == tile.numel, "{} gradients for {} elements", gradient.numel, tile.numel);
-    if (update.pieces.shard.empty()) check_moments(*update.optimizer, format);
-    for (const OptimizerPiece& piece : update.pieces.shard)
-        if (piece.optimizer != nullptr) check_moments(*piece.optimizer, format);
-    const Planes planes = planes_of(format, tile);
+    const TileTurn turn{tile, gradient, update.pieces};
+    const auto bad = update_tiles(update, {&turn, 1}, workers);
+    if (!bad) return std::nullopt;
+    return bad->element;
+}
 
+// The lowest one of all is the first of the first tile.
+std::optional<TileElement> update_tiles(const TileUpdate& update, std::span<const TileTurn> turns, Workers& workers) {
+    std::uint64_t numel = 0, longest_tile = 0;
+    for (const TileTurn& turn : turns) {
+        check_turn(update, turn);
+        numel += turn.view.numel;
+        longest_tile = std::max(longest_tile, turn.view.numel);
+    }
+    const std::uint64_t longest = chunk_numel(numel, workers.thread_count());
+    const std::uint64_t chunks = (longest_tile + longest - 1) / longest;  // of each tile; a shorter one has fewer
     std::atomic<std::uint64_t> bad{all_finite};
-    const std::uint64_t longest = chunk_numel(tile.numel, workers.thread_count());
-    workers.run((tile.numel + longest - 1) / longest, [&](std::size_t chunk) {
-        const std::uint64_t first = chunk * longest;
-        const std::uint64_t count = std::min(longest, tile.numel - first);
-        const std::uint64_t element =
-            update_pieces({&update, &planes, &gradient, update.optimizer, update.values, first, count});
-        if (element != all_finite) lower(bad, element);
+    workers.run(turns.size() * chunks, [&](std::size_t index) {
+        const std::size_t at = index / chunks;
+        const TileTurn& turn = turns[at];
+        const std::uint64_t first = index % chunks * longest;
+        if (first >= turn.view.numel) return;
+        const Planes planes = planes_of(*update.format, turn.view);
+        const std::uint64_t element = update_pieces({.update = &update,
+                                                     .turn = &turn,
+                                                     .planes = &planes,
+                                                     .optimizer = update.optimizer,
+                                                     .values = update.values,
+                                                     .first = first,
+                                                     .count = std::min(longest, turn.view.numel - first)});
+        if (element != all_finite) lower(bad, at * longest_tile + element);
     });
     const std::uint64_t element = bad.load(std::memory_order_relaxed);
     if (element == all_finite) return std::nullopt;
-    return element;
+    return TileElement{element / longest_tile, element % longest_tile};
 }
 
 void encode_initial(const StateFormat& format, const float* master, const TileView& tile,

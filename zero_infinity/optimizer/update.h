@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 namespace penstock::zero {
 
@@ -41,6 +42,20 @@ StateFormat state_format(const Codec& codec, const Optimizer& optimizer) noexcep
 // REQUIRES: as many gradients as elements; update.format is state_format of the optimizers.
 std::optional<std::uint64_t> update_tile(const TileUpdate& update, const TileView& tile, const GradientView& gradient,
                                          Workers& workers);
+
+// One of several tiles that are updated with the same values.
+struct TileTurn {
+    TileView view;
+    GradientView gradient;
+    TilePieces pieces;  // as TileUpdate's
+};
+struct TileElement {
+    std::size_t turn = 0;       // whose tile it is of
+    std::uint64_t element = 0;  // in that tile
+};
+// As update_tile() of each, with one call of the workers: returns the first such element of the first such tile, and
+// the contents of all are then undefined. The update's own pieces are of none of them.
+std::optional<TileElement> update_tiles(const TileUpdate& update, std::span<const TileTurn> turns, Workers& workers);
 
 // Fills a tile with initial masters: weights and master plane from `master` (numel elements); each moment is what its
 // optimizer begins with, zero without pieces.

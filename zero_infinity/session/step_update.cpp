@@ -133,16 +133,19 @@ void StepUpdate::update(std::uint32_t unit) {
 }
 
 void StepUpdate::update_tiles(std::uint32_t unit) {
-    while (const auto staged = work_.driver.next_tile(unit)) {
-        tiles_.pieces = pieces_.of(staged->tile);
-        const GradientView gradient = work_.gradients.tile(staged->tile, staged->gradient);
-        if (const auto bad = update_tile(tiles_, staged->view, gradient, work_.workers)) {
-            const std::string found = refusal(unit, tiles_.pieces.first + *bad);
+    UnitInHand& hand = work_.driver.take(unit);
+    for (auto staged = hand.next(); !staged.empty(); staged = hand.next()) {
+        turns_.clear();
+        for (const StagedTile& each : staged)
+            turns_.push_back({each.view, work_.gradients.tile(each.tile, each.gradient), pieces_.of(each.tile)});
+        if (const auto bad = zero::update_tiles(tiles_, turns_, work_.workers)) {
+            const std::string found = refusal(unit, turns_[bad->turn].pieces.first + bad->element);
             if (!speculative_) throw Error(ExitCode::non_finite, found);
             if (bad_value_.empty()) bad_value_ = found;  // which a clipped gradient may not give
         }
-        work_.driver.put_back(*staged);
+        hand.put_back();
     }
+    work_.driver.end_unit();
     work_.gradients.give_back(unit);
 }
 

@@ -60,7 +60,8 @@ class StepUpdate {
 
     // Of the step under way: its values, and what came of it so far.
     StepPieces pieces_;
-    TileUpdate tiles_;
+    TileUpdate tiles_;                  // of each tile, but for its pieces
+    std::vector<TileTurn> turns_;       // of the tiles in hand
     std::vector<GroupValues> groups_;   // that the pieces point at
     std::vector<ParameterId> skipped_;  // they stay as they are
     bool within_ = false;               // begun before its gradients

@@ -274,11 +274,14 @@ void DriverRig::update(std::uint64_t step, zero::ResidentTiles residents) {
 void DriverRig::update_unit(std::uint32_t unit, std::uint64_t step) {
     const zero::TileUpdate update{.format = &layout_.format(), .optimizer = &optimizer_, .values = {.step = step}};
     if (gather_) gather_->updates[unit] = step;
-    while (const auto staged = driver_->next_tile(unit)) {
-        zero::update_tile(update, staged->view, {zero_gradient_.data(), zero::PlaneType::fp32, staged->view.numel},
-                          workers_);
-        driver_->put_back(*staged);
+    zero::UnitInHand& hand = driver_->take(unit);
+    for (auto staged = hand.next(); !staged.empty(); staged = hand.next()) {
+        for (const zero::StagedTile& each : staged)
+            zero::update_tile(update, each.view, {zero_gradient_.data(), zero::PlaneType::fp32, each.view.numel},
+                              workers_);
+        hand.put_back();
     }
+    driver_->end_unit();
 }
 
 void exit_with_error(DriverRig& rig, const std::function<void()>& work) {

@@ -235,10 +235,10 @@ TEST_P(DriverTest, AnUpdateMayBeginWhileTheOneBeforeIsWritten) {
 TEST_P(DriverTest, AnUpdateLeftHalfwayEndsWithoutHang) {
     DriverRig rig(path(), {});
     rig.begin_update();
-    const auto first = rig.driver().next_tile(0);
-    ASSERT_TRUE(first);
-    rig.driver().put_back(*first);
-    ASSERT_TRUE(rig.driver().next_tile(0));  // handed out and never put back, as when a step throws
+    zero::UnitInHand& hand = rig.driver().take(0);
+    ASSERT_FALSE(hand.next().empty());
+    hand.put_back();
+    ASSERT_FALSE(hand.next().empty());  // handed out and never put back, as when a step throws
 }
 
 TEST_P(DriverTest, APassLeftHalfwayEndsWithoutHang) {
