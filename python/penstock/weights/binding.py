@@ -51,7 +51,7 @@ class Binding(Places):
         self.loans, self.gradients = Loans(self), Gradients(self, self.running)
         self.given_out = GivenOut(self.names, self.loans)
         self.resident: set[int] = set()
-        self.large: set[int] = set()  # whose gradients are
+        self.large: set[int] = set()  # whose gradients are, in the host's heap
         self.gathering = False  # a state_dict() is made: it detaches what is replaced right after
         self._memory: dict[tuple[int, Hashable], Memory] = {}
         self.low, self.high = 1 << 63, 0  # all weights that were ever bound lie between these addresses
@@ -406,7 +406,8 @@ class Binding(Places):
             parameter.penstock_place = (unit.index, index)  # type: ignore[attr-defined]
         self._unbound.append([(each, self._released[each]) for each in parameters])
         self._versions.append([each._version for each in parameters])
-        if sum(each.nbytes for _, each in self._learning[unit.index]) >= heap.LARGE_BYTES:
+        gradients_bytes = sum(each.nbytes for _, each in self._learning[unit.index])
+        if self.core.device.type == "cpu" and gradients_bytes >= heap.LARGE_BYTES:  # a GPU's are in no heap of the host
             self.large.add(unit.index)
         if unit.resident:
             self.resident.add(unit.index)
