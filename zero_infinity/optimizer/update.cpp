@@ -241,6 +241,19 @@ void fill_moment(const StateFormat& format, const Planes& planes, std::uint32_t 
                                     std::min(block_numel, end - first));
 }
 
+// Zero bytes are zero moments in every codec, and so are those of the gaps between planes.
+void encode_first(const StateFormat& format, const float* master, const Planes& planes, const TilePieces& pieces,
+                  std::uint64_t first, std::uint64_t count) noexcept {
+    format.codec->encode_master(master + first, planes.weights.at(first), planes.master.at(first), count);
+    if (pieces.shard.empty()) return;
+    for_each_piece(pieces, first, count, [&](const OptimizerPiece& piece, std::uint64_t begin, std::uint64_t length) {
+        for (std::uint32_t moment = 0; moment < format.moments; ++moment) {
+            const float value = piece.optimizer->initial_moment(moment);
+            if (value != 0) fill_moment(format, planes, moment, value, begin, length);
+        }
+    });
+}
+
 // Several pieces for each of many threads, so that none waits long for the last one.
 std::uint64_t chunk_numel(std::uint64_t numel, unsigned threads) noexcept {
     const std::uint64_t even = numel / (4 * std::uint64_t{threads}) / block_numel * block_numel;
@@ -311,14 +324,17 @@ std::optional<TileElement> update_tiles(const TileUpdate& update, std::span<cons
 
 void encode_initial(const StateFormat& format, const float* master, const TileView& tile,
                     const TilePieces& pieces) noexcept {
-    // Zero bytes are zero moments in every codec, and so are those of the gaps between planes.
     std::memset(tile.states, 0, format.states_bytes(tile.numel));
+    encode_first(format, master, planes_of(format, tile), pieces, 0, tile.numel);
+}
+
+void encode_into_zeros(const StateFormat& format, const float* master, const TileView& tile, const TilePieces& pieces,
+                       Workers& workers) {
     const Planes planes = planes_of(format, tile);
-    format.codec->encode_master(master, planes.weights.data, planes.master.data, tile.numel);
-    if (pieces.shard.empty()) return;
-    for_each_piece(pieces, 0, tile.numel, [&](const OptimizerPiece& piece, std::uint64_t begin, std::uint64_t count) {
-        for (std::uint32_t moment = 0; moment < format.moments; ++moment)
-            fill_moment(format, planes, moment, piece.optimizer->initial_moment(moment), begin, count);
+    const std::uint64_t longest = chunk_numel(tile.numel, workers.thread_count());
+    workers.run((tile.numel + longest - 1) / longest, [&](std::size_t chunk) {
+        const std::uint64_t first = chunk * longest;
+        encode_first(format, master, planes, pieces, first, std::min(longest, tile.numel - first));
     });
 }
 

@@ -61,6 +61,9 @@ std::optional<TileElement> update_tiles(const TileUpdate& update, std::span<cons
 // optimizer begins with, zero without pieces.
 void encode_initial(const StateFormat& format, const float* master, const TileView& tile,
                     const TilePieces& pieces = {}) noexcept;
+// The same where the states are zero bytes already, by the workers.
+void encode_into_zeros(const StateFormat& format, const float* master, const TileView& tile, const TilePieces& pieces,
+                       Workers& workers);
 // The fp32 masters of a tile, and one of its moments: for export, tests and plain inspection; and back: weights and
 // master plane, or the moment's planes, are written, all else stays.
 void decode_masters(const StateFormat& format, const TileView& tile, float* master) noexcept;

@@ -70,9 +70,10 @@ class Opening {
         made.store = &create();
         const store::WorkProgress told = progress(deps_.weights->doing());
         if (in_memory_)
-            made.fill = [layout = deps_.layout, source = deps_.weights, told](const Residents& to) {
+            made.fill = [layout = deps_.layout, source = deps_.weights, threads = options_.worker_threads,
+                         told](const Residents& to) {
                 fill_memory(
-                    *layout, [&to](store::TileId tile) { return to.tile(tile); }, *source, told);
+                    *layout, [&to](store::TileId tile) { return to.tile(tile); }, *source, threads, told);
             };
         else
             fill_store({.io = &deps_.open->io(), .store = made.store, .layout = deps_.layout}, *deps_.weights, told);

@@ -118,12 +118,13 @@ class TileWriter {
 // Makes one tile after the other where it is to lie.
 class TileMaker {
    public:
-    TileMaker(const ModelLayout& layout, const TilePlace& place, WeightSource& source,
+    TileMaker(const ModelLayout& layout, const TilePlace& place, WeightSource& source, unsigned threads,
               const store::WorkProgress& progress)
         : layout_(layout),
           place_(place),
           source_(source),
           progress_(progress),
+          workers_(threads),
           aside_(layout),
           total_bytes_(bytes_of(layout.objects())) {}
 
@@ -135,7 +136,7 @@ class TileMaker {
         TileView to = aside_.view(numel);
         if (objects.weights) to.weights = place_({*objects.weights, tile});
         if (objects.states) to.states = place_({*objects.states, tile});
-        encode_initial(layout_.format(), aside_.values().data(), to, layout_.pieces({unit, tile}));
+        encode_into_zeros(layout_.format(), aside_.values().data(), to, layout_.pieces({unit, tile}), workers_);
         tell(objects.weights, tile);
         tell(objects.states, tile);
     }
@@ -162,6 +163,7 @@ class TileMaker {
     const TilePlace& place_;
     WeightSource& source_;
     const store::WorkProgress& progress_;
+    Workers workers_;
     TileMemory aside_;  // for values, and for what has no place
     std::uint64_t done_bytes_ = 0;
     std::uint64_t total_bytes_;
@@ -169,9 +171,9 @@ class TileMaker {
 
 }  // namespace
 
-void fill_memory(const ModelLayout& layout, const TilePlace& place, WeightSource& source,
+void fill_memory(const ModelLayout& layout, const TilePlace& place, WeightSource& source, unsigned threads,
                  const store::WorkProgress& progress) {
-    TileMaker maker(layout, place, source, progress);
+    TileMaker maker(layout, place, source, threads, progress);
     for_each_tile(layout, maker);
 }
 

@@ -23,8 +23,9 @@ struct FillDeps {
 void fill_store(const FillDeps& parts, WeightSource& source, const store::WorkProgress& progress);
 
 // The same into memory that is zero and stays: `place` says where a tile of the layout lies, with room for its extent.
+// `threads` encode, while the source waits.
 using TilePlace = std::function<std::byte*(store::TileId tile)>;
-void fill_memory(const ModelLayout& layout, const TilePlace& place, WeightSource& source,
+void fill_memory(const ModelLayout& layout, const TilePlace& place, WeightSource& source, unsigned threads,
                  const store::WorkProgress& progress);
 
 }  // namespace penstock::zero

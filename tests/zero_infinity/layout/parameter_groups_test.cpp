@@ -195,6 +195,30 @@ std::vector<float> updated(const std::vector<OptimizerPiece>& pieces, std::uint6
     return result;
 }
 
+// By several threads, also where a moment begins above zero.
+TEST(ParameterGroups, IntoMemoryThatIsZeroTheFirstStatesAreTheSameBytes) {
+    const std::uint64_t numel = 64 * 3001;
+    const auto masters = finite_values(52, numel);
+    const auto with_sums = std::shared_ptr<const Optimizer>(make_adagrad({.initial_accumulator = 0.25}));
+    const auto without = std::shared_ptr<const Optimizer>(make_adagrad({}));
+    const std::vector<OptimizerPiece> pieces{{.end = 64 * 999, .optimizer = without.get()},
+                                             {.end = 64 * 2000, .optimizer = with_sums.get()},
+                                             {.end = numel, .optimizer = without.get()}};
+    for (const Codec* codec : {&split_codec(), &plain_fp32_codec(), &plain_bf16_codec(), &plain_fp16_codec()}) {
+        const StateFormat format = state_format(*codec, *with_sums);
+        Tile expected(format, masters.data(), numel, {pieces, 0});
+        for (const unsigned threads : {1U, 3U}) {
+            Workers workers(threads);
+            Tile tile(format, masters.data(), numel, {pieces, 0});
+            std::fill(tile.weights.begin(), tile.weights.end(), Tile::Line{});
+            std::fill(tile.states.begin(), tile.states.end(), Tile::Line{});
+            encode_into_zeros(format, masters.data(), tile.view(), {pieces, 0}, workers);
+            EXPECT_EQ(0, std::memcmp(tile.weights.data(), expected.weights.data(), 64 * tile.weights.size()));
+            EXPECT_EQ(0, std::memcmp(tile.states.data(), expected.states.data(), 64 * tile.states.size()));
+        }
+    }
+}
+
 TEST(ParameterGroups, EachParameterIsUpdatedAsIfItsGroupWereAlone) {
     const auto decayed = adamw(0.5), plain = adamw(0);
     const ParameterGroups groups(decayed, {{"*.norm", plain}, {"*.bias", decayed, 0.25}});
