@@ -82,11 +82,12 @@ void Driver::begin_update(std::vector<std::uint32_t> units, ResidentTiles reside
     s.update_order = std::move(units);
     s.next_in_order = 0;
     for (const std::uint32_t unit : s.update_order) s.awaiting[unit] = true;
-    s.update_open = true;
     s.all_at_once = residents == ResidentTiles::held_back;
     std::vector<std::uint32_t> through_driver;
     for (const std::uint32_t unit : s.update_order)
         if (s.tiles_of(unit) == UnitInHand::Tiles::through_driver) through_driver.push_back(unit);
+    if (through_driver.size() < s.update_order.size()) s.wait_for_writes();
+    s.update_open = true;
     s.begun =
         s.send(orders::BeginUpdate{.units = std::move(through_driver), .residents = residents, .gradients = gradients});
 }
@@ -111,6 +112,38 @@ UnitInHand& Driver::take(std::uint32_t unit) {
 void Driver::end_unit() {
     PENSTOCK_CHECK(state_->in_hand && state_->in_hand->ended(), "a unit ends, but none is in hand, or not put back");
     state_->unit_updated();
+}
+
+UnitInHand Driver::hand_out(std::uint32_t unit) {
+    State& s = *state_;
+    PENSTOCK_CHECK(s.awaiting[unit] && is_resident(unit), "unit {} is handed out, but awaits no update, or is fetched",
+                   unit);
+    s.awaiting[unit] = false;
+    s.window_spent = s.window_spent || s.phase == State::Phase::between;
+    if (s.phase == State::Phase::passing) s.updated_behind(unit);
+    return {s.in_hand_deps(TraceThread::updates),
+            {.unit = unit,
+             .tiles = s.tiles_of(unit),
+             .weights = s.memory.weights().resident(unit),
+             .after = s.send(orders::Shut{unit}),
+             .shut = true}};
+}
+
+void Driver::end_unit(const UnitInHand& handed_out) {
+    PENSTOCK_CHECK(handed_out.ended(), "unit {} ends, but not all of its tiles were put back", handed_out.unit());
+    state_->gather_updated(handed_out.unit());
+}
+
+void Driver::fail(const Error& error) noexcept {
+    try {
+        state_->send(orders::Fail{error.code(), error.what()});
+    } catch (const Error&) {
+        return;  // something else has failed before
+    }
+}
+
+bool Driver::is_resident(std::uint32_t unit) const noexcept {
+    return state_->memory.weights().resident(unit) != nullptr;
 }
 
 void Driver::take_back(const std::vector<std::uint32_t>& units) {

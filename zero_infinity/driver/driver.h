@@ -87,7 +87,8 @@ class Driver {
 
     // Of all units with something to train, each once, or of some of them, in the order in which compute is expected to
     // take them: what an update reads is fetched ahead in that order; GradientsFrom::spill: also what was sent out
-    // before. Writes of the last update may be under way still. REQUIRES: no pass, or UpdateAt::departure; no unit
+    // before. Writes of the last update may be under way still; they are waited for where host memory is to change that
+    // they may read. REQUIRES: no pass, or UpdateAt::departure; no unit
     // awaits its update; no commit is under way.
     void begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at = UpdateAt::arrival,
                       GradientsFrom gradients = GradientsFrom::memory);
@@ -98,6 +99,13 @@ class Driver {
     // its update; the last visit names it, or no pass has begun.
     UnitInHand& take(std::uint32_t unit);
     void end_unit();
+    // The same of a unit whose weights are resident in host memory, and which another thread updates while compute goes
+    // on: returns at once. Until all of its tiles are put back no fetch reads them, so that a visit would wait; what
+    // compute has on the device stays as it was until that visit. Then it is ended here, in any order.
+    UnitInHand hand_out(std::uint32_t unit);
+    void end_unit(const UnitInHand& handed_out);
+    void fail(const Error& error) noexcept;  // any thread: what was handed out is not updated, and every wait ends
+    bool is_resident(std::uint32_t unit) const noexcept;  // its weights are, in host memory
     // What the last update wrote of these units, whose weights and states are on NVMe, is as if it had not been: they
     // are as the newest commit has them. REQUIRES: no pass, end_update(), a durable store, nothing else was written of
     // them.

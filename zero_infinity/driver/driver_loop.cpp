@@ -111,6 +111,7 @@ void DriverLoop::turn() {
     deps_.mailbox->take(orders_);
     for (Order& order : orders_) {
         stopping_ = stopping_ || is<orders::Stop>(order);  // before what it came behind
+        if (const auto* end = std::get_if<orders::Fail>(&order)) fail(end->code, end->message);  // likewise
         to_obey_.push_back(std::move(order));
     }
     if (stopping_) return;
@@ -155,6 +156,11 @@ void DriverLoop::obey(const Order& order) {
         [&](const BeginUnit& of) { weights_.updating(of.unit); },
         [&](const PutBack& of) { update_.put_back(of.number, of.weights); },
         [&](const EndUnit& of) { weights_.updated(of.unit); },
+        [&](const Shut& of) {
+            weights_.shut(of.unit);
+            shutting_.push_back(of.unit);
+        },
+        [&](const Open& of) { weights_.open(of.unit); },
         [&](const TakeBack& of) { update_.take_back(of.units); },
         [&](const WriteBack&) { write_back_wanted_ = true; },
         [&](const MakeDurable& of) { commit_wanted_ = of.client; },
@@ -165,7 +171,8 @@ void DriverLoop::obey(const Order& order) {
         [&](const AllocateSpill& of) { progress_.allocated = spills_.spill().allocate(of.bytes); },
         [&](const SendSpill& of) { send_spill(of); },
         [&](const AwaitSpill& of) { spills_.await(of.block); },
-        [](const Stop&) {},  // turn() has seen it
+        [](const Fail&) {},  // turn() has seen it
+        [](const Stop&) {},
     };
     std::visit(each, order);
 }
@@ -177,6 +184,7 @@ void DriverLoop::pump() {
     }
     weights_.pump();
     fail(weights_.error());
+    std::erase_if(shutting_, [&](std::uint32_t unit) { return !weights_.has(unit) && deps_.mailbox->shut(unit); });
     update_.pump();
     progress_.unwritten_tiles = update_.unwritten_count();
     fail(update_.error());

@@ -96,6 +96,7 @@ class DriverLoop {
     Progress progress_;                     // published after each turn
     std::optional<DriverFailure> failure_;  // the first one; likewise
     bool stopping_ = false;
+    std::vector<std::uint32_t> shutting_;  // units that a fetch may still be under way of
 
     Commit commit_;
     std::shared_ptr<const store::ClientState> commit_wanted_;  // which writes back, too

@@ -144,7 +144,7 @@ UnitInHand& Driver::State::take_in_hand(std::uint32_t unit) {
         waits.tiles += Clock::now() - start;
         send(orders::BeginUnit{unit});
     }
-    return in_hand.emplace(UnitInHandDeps{deps.layout, &memory.staging(), &mailbox, deps.io, deps.trace},
+    return in_hand.emplace(in_hand_deps(TraceThread::compute),
                            UnitInHand::Unit{.unit = unit, .tiles = tiles_of(unit), .weights = weights, .after = begun});
 }
 
@@ -157,15 +157,17 @@ void Driver::State::unit_updated() {
     if (!in_hand_fetched) return gather_updated(unit);
     send(orders::EndUnit{unit});
     if (phase != Phase::passing) return window.end_visit();
-    if (update_at == UpdateAt::departure) {
-        updated_in_pass = true;
-        if (deps.bringing->apart()) stale.push_back(unit);
-        return;
-    }
+    if (update_at == UpdateAt::departure) return updated_behind(unit);
     const ArrivedFetch wanted{unit, window.place(unit)->fetch};
     fetched_by_compute[unit] = wanted.fetch;  // from now on
     mailbox.wait_for({&wanted, 1});
     compute_after(mailbox.arrived(unit).there);
+}
+
+// Behind compute, which is still at the visit: the next one finds it anew.
+void Driver::State::updated_behind(std::uint32_t unit) {
+    updated_in_pass = true;
+    if (deps.bringing->apart()) stale.push_back(unit);
 }
 
 void Driver::State::wait_for_writes() {

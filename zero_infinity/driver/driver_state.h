@@ -42,7 +42,11 @@ struct Driver::State {
     std::vector<Visit> fetched_by_update() const;
     UnitInHand::Tiles tiles_of(std::uint32_t unit) const;  // in the update under way
     UnitInHand& take_in_hand(std::uint32_t unit);
+    UnitInHandDeps in_hand_deps(TraceThread thread) {
+        return {deps.layout, &memory.staging(), &mailbox, deps.io, deps.trace, thread};
+    }
     void unit_updated();
+    void updated_behind(std::uint32_t unit);
     void wait_for_writes();
     void wait_for_weights();
     void compute_after(Ticket there);

@@ -5,7 +5,8 @@
 
 namespace penstock::zero {
 
-Mailbox::Mailbox(std::uint32_t units, std::size_t tiles) : arrived_(units), offers_(units), staged_(tiles) {
+Mailbox::Mailbox(std::uint32_t units, std::size_t tiles)
+    : arrived_(units), offers_(units), shut_(units), staged_(tiles) {
     orders_.reserve(64);
 }
 
@@ -46,6 +47,14 @@ std::byte* Mailbox::wait_to_update(const ArrivedFetch& wanted) {
         return true;
     });
     return weights;
+}
+
+void Mailbox::wait_shut(std::uint32_t unit) {
+    wait([&](const Progress&) {
+        if (!shut_[unit]) return false;
+        shut_[unit] = false;
+        return true;
+    });
 }
 
 StagedStates Mailbox::wait_staged(std::uint64_t number) {
@@ -115,6 +124,11 @@ bool Mailbox::withdraw(std::uint32_t unit, std::uint64_t fetch) {
     return true;
 }
 
+bool Mailbox::shut(std::uint32_t unit) {
+    const std::lock_guard lock(mutex_);
+    return shut_[unit] = true;
+}
+
 void Mailbox::staged(std::uint64_t number, StagedStates states) {
     const std::lock_guard lock(mutex_);
     staged_[number] = states;
@@ -131,7 +145,7 @@ void Mailbox::publish(const Progress& progress, const std::optional<DriverFailur
         progress_ = progress;
         if (failure && !failure_) failure_ = failure;
     }
-    changed_.notify_one();  // compute alone waits
+    changed_.notify_all();  // compute, and an update beside it
 }
 
 void Mailbox::expect_spill(store::SpillBlock block) {

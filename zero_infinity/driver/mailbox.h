@@ -1,4 +1,5 @@
-// What the compute thread and the driver's thread say to each other. The mutex is never held across I/O or work.
+// What the compute thread and the driver's thread say to each other; and a thread that updates units beside compute,
+// which is one of compute's here. The mutex is never held across I/O or work.
 #pragma once
 
 #include "aio/words/error.h"
@@ -72,6 +73,7 @@ class Mailbox {
     // Until that fetch of the unit is offered; it is the caller's from then on, once: the same place may be fetched to
     // be updated again. Returns where its trainable weights lie.
     std::byte* wait_to_update(const ArrivedFetch& wanted);
+    void wait_shut(std::uint32_t unit);  // until no fetch reads the unit's weights, which was sent orders::Shut
     // Until the tile's states are there; they are the caller's from then on.
     StagedStates wait_staged(std::uint64_t number);
     bool has_spilled(store::SpillBlock block, std::uint64_t errands);  // out and in, since the beginning
@@ -88,6 +90,7 @@ class Mailbox {
     void offer(std::uint32_t unit, std::uint64_t fetch, std::byte* weights);
     // It is not offered any more. False: compute has taken it.
     bool withdraw(std::uint32_t unit, std::uint64_t fetch);
+    bool shut(std::uint32_t unit);  // true
     void staged(std::uint64_t number, StagedStates states);
     void given_up(std::uint64_t number);
     void publish(const Progress& progress, const std::optional<DriverFailure>& failure);
@@ -120,6 +123,7 @@ class Mailbox {
 
     // The driver puts in, and takes out again what it needs for another; compute takes out. Whoever comes first has it.
     std::vector<Offer> offers_;                        // by unit, the last one
+    std::vector<bool> shut_;                           // by unit
     std::vector<std::optional<StagedStates>> staged_;  // by tile
 
     // The driver puts in, compute takes out.

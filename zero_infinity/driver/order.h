@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aio/transfer.h"
+#include "aio/words/error.h"
 #include "swap/format/manifest.h"
 #include "swap/spill/spill.h"
 #include "zero_infinity/device/device.h"
@@ -50,6 +51,18 @@ struct PutBack {
 struct EndUnit {  // all its tiles were put back
     std::uint32_t unit = 0;
 };
+// Of an update beside compute, of weights that are resident in host memory: no fetch of them begins, and when those
+// that have begun are done they may change; until open. Or it has failed, and with it all that is to come.
+struct Shut {
+    std::uint32_t unit = 0;
+};
+struct Open {
+    std::uint32_t unit = 0;
+};
+struct Fail {
+    ExitCode code = ExitCode::internal;
+    std::string message;
+};
 struct TakeBack {  // what the update wrote of these units, which has ended
     std::vector<std::uint32_t> units;
 };
@@ -94,10 +107,11 @@ struct Stop {};  // before all that it came behind
 
 }  // namespace orders
 
-using Order = std::variant<orders::Bring, orders::Await, orders::BeginUpdate, orders::AwaitUpdate, orders::BeginUnit,
-                           orders::PutBack, orders::EndUnit, orders::TakeBack, orders::WriteBack, orders::MakeDurable,
-                           orders::Snapshot, orders::EndSnapshot, orders::ReadAlone, orders::WriteAlone,
-                           orders::AllocateSpill, orders::SendSpill, orders::AwaitSpill, orders::Stop>;
+using Order =
+    std::variant<orders::Bring, orders::Await, orders::BeginUpdate, orders::AwaitUpdate, orders::BeginUnit,
+                 orders::PutBack, orders::EndUnit, orders::Shut, orders::Open, orders::Fail, orders::TakeBack,
+                 orders::WriteBack, orders::MakeDurable, orders::Snapshot, orders::EndSnapshot, orders::ReadAlone,
+                 orders::WriteAlone, orders::AllocateSpill, orders::SendSpill, orders::AwaitSpill, orders::Stop>;
 
 template <typename Kind>
 bool is(const Order& order) noexcept {

@@ -14,18 +14,25 @@ std::span<const StagedTile> UnitInHand::next() {
     PENSTOCK_CHECK(tiles_.empty(), "more tiles of unit {} while {} are not put back", unit_.unit, tiles_.size());
     const std::uint32_t count = deps_.layout->unit(unit_.unit).tile_count();
     if (ended()) return {};
+    const TraceSpan waiting{.lane = TraceLane::wait_tiles, .unit = unit_.unit};
+    if (put_back_ == 0) {
+        if (unit_.shut && unit_.tiles == Tiles::through_driver) send(orders::AwaitUpdate{unit_.unit});
+        const auto obeyed = [&](const Progress& progress) { return progress.orders_done >= unit_.after; };
+        wait(waiting, [&] {
+            if (unit_.shut)
+                deps_.mailbox->wait_shut(unit_.unit);
+            else
+                deps_.mailbox->wait(obeyed);
+        });
+    }
     if (unit_.tiles == Tiles::all_at_once) {
-        const auto begun = [&](const Progress& progress) { return progress.orders_done >= unit_.after; };
-        wait({.lane = TraceLane::wait_tiles, .unit = unit_.unit}, [&] { deps_.mailbox->wait(begun); });
         for (std::uint32_t index = 0; index < count; ++index) {
             const std::uint64_t number = deps_.layout->number({unit_.unit, index});
             tiles_.push_back(tile(index, {deps_.memory->states(number, 0).data(), nullptr}));
         }
     } else {
         StagedStates states;
-        wait({.lane = TraceLane::wait_tiles, .unit = unit_.unit, .tile = put_back_}, [&] {
-            states = deps_.mailbox->wait_staged(deps_.layout->number({unit_.unit, put_back_}));
-        });
+        wait(waiting, [&] { states = deps_.mailbox->wait_staged(deps_.layout->number({unit_.unit, put_back_})); });
         tiles_.push_back(tile(put_back_, states));
     }
     updating_ = trace_start(deps_.trace);
@@ -44,14 +51,17 @@ StagedTile UnitInHand::tile(std::uint32_t index, const StagedStates& states) con
 void UnitInHand::put_back() {
     PENSTOCK_CHECK(!tiles_.empty(), "tiles of unit {} are put back, but were not handed out", unit_.unit);
     const bool one = unit_.tiles == Tiles::through_driver;
-    trace_end(deps_.trace, TraceThread::compute, updating_,
+    trace_end(deps_.trace, deps_.thread, updating_,
               {.lane = TraceLane::update, .unit = unit_.unit, .tile = one ? put_back_ : no_trace_index});
     put_back_ += static_cast<std::uint32_t>(tiles_.size());
-    if (one) {
-        deps_.mailbox->send(orders::PutBack{.number = tiles_[0].number, .weights = tiles_[0].view.weights});
-        deps_.io->wake();
-    }
+    if (one) send(orders::PutBack{.number = tiles_[0].number, .weights = tiles_[0].view.weights});
     tiles_.clear();
+    if (unit_.shut && ended()) send(orders::Open{unit_.unit});
+}
+
+void UnitInHand::send(const Order& order) {
+    deps_.mailbox->send(order);
+    deps_.io->wake();
 }
 
 template <typename Wait>
@@ -59,7 +69,7 @@ void UnitInHand::wait(const TraceSpan& span, Wait wait) {
     const auto start = std::chrono::steady_clock::now();
     const TraceStart from = trace_start(deps_.trace);
     wait();
-    trace_end(deps_.trace, TraceThread::compute, from, span);
+    trace_end(deps_.trace, deps_.thread, from, span);
     waited_ += std::chrono::steady_clock::now() - start;
 }
 

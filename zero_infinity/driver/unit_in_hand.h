@@ -21,6 +21,7 @@ struct UnitInHandDeps {
     Mailbox* mailbox = nullptr;
     aio::Io* io = nullptr;           // to wake the driver's thread
     TraceRecorder* trace = nullptr;  // null: nobody records what happens
+    TraceThread thread = TraceThread::compute;
 };
 
 // One thread at a time. What it is given outlives it. Waits are the driver's to end, and throw Error once it has
@@ -36,6 +37,7 @@ class UnitInHand {
         Tiles tiles = Tiles::through_driver;
         std::byte* weights = nullptr;  // trainable ones, in host memory
         std::uint64_t after = 0;       // no tile comes before the driver has obeyed this order
+        bool shut = false;             // nor while a fetch of it is under way; others wait until its last is put back
     };
     UnitInHand(const UnitInHandDeps& deps, const Unit& unit);
 
@@ -50,6 +52,7 @@ class UnitInHand {
     StagedTile tile(std::uint32_t index, const StagedStates& states) const;
     template <typename Wait>
     void wait(const TraceSpan& span, Wait wait);
+    void send(const Order& order);
 
     UnitInHandDeps deps_;
     Unit unit_;

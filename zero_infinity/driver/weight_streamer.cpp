@@ -90,7 +90,7 @@ class WeightStreamer::UnitRead {
 };
 
 WeightStreamer::WeightStreamer(WeightStreamerDeps deps)
-    : deps_(std::move(deps)), passage_(deps_.memory->arrivals().size()) {
+    : deps_(std::move(deps)), shut_(deps_.layout->unit_count()), passage_(deps_.memory->arrivals().size()) {
     for (std::uint32_t unit = 0; unit < deps_.layout->unit_count(); ++unit) {
         const bool none = deps_.layout->shard(unit).bytes == 0;
         reads_.push_back(none ? nullptr : std::make_unique<UnitRead>(*this, unit));
@@ -120,6 +120,11 @@ bool WeightStreamer::fetched() const noexcept {
 bool WeightStreamer::idle() const noexcept {
     return waiting_.empty() && std::all_of(under_way_.begin(), under_way_.end(),
                                            [](const UnderWay& each) { return each.state == FetchState::offered; });
+}
+
+void WeightStreamer::shut(std::uint32_t unit) {
+    PENSTOCK_CHECK(deps_.memory->resident(unit) != nullptr, "unit {} is shut, but not resident", unit);
+    shut_[unit] = true;
 }
 
 void WeightStreamer::await(std::uint32_t unit) {
@@ -155,6 +160,7 @@ bool WeightStreamer::in_the_way(const UnderWay& other, const Fetch& fetch) const
 
 bool WeightStreamer::may_start(std::size_t waiting) const {
     const Fetch& fetch = waiting_[waiting].given.fetch;
+    if (shut_[fetch.unit]) return false;
     const auto stays = [&](const UnderWay& other) {
         return other.state != FetchState::offered && in_the_way(other, fetch);
     };
@@ -341,6 +347,11 @@ void WeightStreamer::end(UnderWay& each) {
     pass_to(each, FetchState::done);
     if (each.passage_offset) passage_.give_back(*each.passage_offset);
     under_way_.erase(under_way_.begin() + (&each - under_way_.data()));
+}
+
+bool WeightStreamer::has(std::uint32_t unit) const noexcept {
+    return std::any_of(under_way_.begin(), under_way_.end(),
+                       [&](const UnderWay& each) { return each.given.fetch.unit == unit; });
 }
 
 WeightStreamer::UnderWay* WeightStreamer::find(std::uint32_t unit) {

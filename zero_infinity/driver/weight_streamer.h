@@ -52,6 +52,10 @@ class WeightStreamer {
     void updating(std::uint32_t unit);  // compute has begun with it. REQUIRES: it was offered
     void updated(std::uint32_t unit);   // compute may read it, too, where that is its use. REQUIRES: updating()
     void written(std::uint32_t unit);   // from where it lies. REQUIRES: updating()
+    // Of a unit that is resident in host memory: no fetch of it begins from shut() to open().
+    void shut(std::uint32_t unit);
+    void open(std::uint32_t unit) { shut_[unit] = false; }
+    bool has(std::uint32_t unit) const noexcept;  // a fetch that has begun and is not done
     // Compute waits for its fetch: it goes before others, which give up what they have for an update.
     void await(std::uint32_t unit);
     void pump();                  // take_in(), then starts what may be started
@@ -123,6 +127,7 @@ class WeightStreamer {
     // is done. It goes back from the second to the first when it is given up for another.
     std::deque<Waiting> waiting_;      // in the order in which they were asked for
     std::vector<UnderWay> under_way_;  // one of a unit at most, and so never moved by growing
+    std::vector<bool> shut_;           // by unit
     HostPassage passage_;              // what those under way have of host memory
 
     // Of those under way, by unit.

@@ -52,6 +52,10 @@ const DeviceGradients::Window& DeviceGradients::window_of(std::uint32_t unit) co
     return *found;
 }
 
+DeviceGradients::Window& DeviceGradients::window_of(std::uint32_t unit) {
+    return const_cast<Window&>(std::as_const(*this).window_of(unit));
+}
+
 std::optional<std::uint32_t> DeviceGradients::first() const noexcept {
     for (const Window& window : windows_)
         if (window.unit) return window.unit;
@@ -90,10 +94,22 @@ std::byte* DeviceGradients::memory(std::uint32_t unit) const {
 
 // ---------------------------------------------------------------- out
 
-Ticket DeviceGradients::copy_out(std::uint32_t unit, std::byte* host) {
-    auto& window = const_cast<Window&>(window_of(unit));
-    window.unit.reset();
+void DeviceGradients::copy_ahead(std::uint32_t unit, std::byte* host) {
+    Window& window = window_of(unit);
+    if (std::exchange(window.ahead, true)) return;
     window.copied = last_out_ = device_->copy_out(host, window.data, unit_bytes_[unit]);
+}
+
+void DeviceGradients::write(std::uint32_t unit) {
+    Window& window = window_of(unit);
+    if (std::exchange(window.ahead, false)) compute_after(window.copied);
+}
+
+Ticket DeviceGradients::copy_out(std::uint32_t unit, std::byte* host) {
+    copy_ahead(unit, host);
+    Window& window = window_of(unit);
+    window.unit.reset();
+    window.ahead = false;
     return window.copied;
 }
 

@@ -44,21 +44,29 @@ class DeviceGradients {
     Ticket copy_in(std::uint32_t unit, const std::byte* host);
     std::byte* memory(std::uint32_t unit) const;  // REQUIRES: has()
 
-    // The unit has no window any more. REQUIRES: has()
+    // What the window holds goes to host memory, and stays in it: what comes to the unit first is a write(), which
+    // compute waits with until the copy has ended. REQUIRES, for both: has()
+    void copy_ahead(std::uint32_t unit, std::byte* host);
+    void write(std::uint32_t unit);
+    // The unit has no window any more. Copies nothing where copy_ahead() came behind the last write(). REQUIRES: has();
+    // `host` is as there.
     Ticket copy_out(std::uint32_t unit, std::byte* host);
 
-    void wait_for(Ticket ticket) const;
-    void wait() const;  // until all that was copied out is there
+    Ticket newest_out() const noexcept { return last_out_; }  // reached when all that was copied out is there
+    void wait_for(Ticket ticket) const;                       // any thread
+    void wait() const;                                        // until all that was copied out is there
 
    private:
     struct Window {
         std::byte* data = nullptr;
         std::optional<std::uint32_t> unit;  // whose gradients are summed in it
-        Ticket copied;                      // until when the last unit's copy reads it
+        Ticket copied;                      // until when the last copy reads it
+        bool ahead = false;                 // that copy is of what it holds
     };
 
     const Window* find(std::uint32_t unit) const noexcept;
     const Window& window_of(std::uint32_t unit) const;
+    Window& window_of(std::uint32_t unit);
     bool all_stay() const noexcept { return windows_.size() == unit_bytes_.size(); }
     void compute_after(Ticket ticket) const;
 

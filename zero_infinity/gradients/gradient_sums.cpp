@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace penstock::zero {
 namespace {
@@ -33,7 +34,12 @@ GradientSums::GradientSums(const ModelLayout& layout, const GradientSumsOptions&
             pool),
       device_(device, options.device_bytes, bytes_by_unit(layout, host_), options.deadline),
       norm_(layout, ledger_),
-      closing_(host_.shares()) {
+      closing_(host_.shares()),
+      sent_ahead_(layout.unit_count()),
+      counted_ahead_(layout.unit_count()) {
+    PENSTOCK_CHECK(
+        options.beside == nullptr || (options.memory == GradientMemory::all_units && options.lane == nullptr),
+        "sums that do not stay in host memory are counted beside compute");
     if (options.lane != nullptr) shard_.emplace(layout, options.type, pool, *options.lane);
 }
 
@@ -47,6 +53,7 @@ GradientSums::~GradientSums() {
 // The ledger is asked first and told last: a window of the device begins with what had come before.
 GradientSums::Open GradientSums::open(ParameterId parameter) {
     ledger_.expect(parameter);
+    forget_count(parameter.unit);
     host_.hold(parameter.unit);
     if (closing_.begun())
         for (const std::uint32_t unit : closing_.come_to(parameter.unit)) add_over_ranks(unit);
@@ -65,6 +72,7 @@ void GradientSums::add(ParameterId parameter, const GradientView& addend) {
 }
 
 void GradientSums::clear() {
+    forget_counts();
     ledger_.clear();
     host_.forget_all();
     if (closes()) empty_slots();
@@ -73,6 +81,7 @@ void GradientSums::clear() {
 }
 
 void GradientSums::clear(ParameterId parameter) {
+    forget_count(parameter.unit);
     if (shard_ && parameter.index < layout_->unit(parameter.unit).spec().parameters.size()) {
         const ParameterPlace& place = layout_->unit(parameter.unit).place(parameter.index);
         shard_->clear(parameter.unit, place.first, place.numel);
@@ -84,6 +93,7 @@ void GradientSums::clear(ParameterId parameter) {
 
 GradientSums::Sum GradientSums::sum(ParameterId parameter) {
     const std::uint32_t unit = parameter.unit;
+    forget_count(unit);
     PENSTOCK_CHECK(ledger_.has(parameter), "unit {}: parameter {} has no gradient yet", unit, parameter.index);
     PENSTOCK_CHECK(host_.is_there(unit) && !leaves(unit) && (!shard_ || shard_->is_laid_out(unit)),
                    "unit {}: parameter {} is updated and has no gradient any more, or none that stays in host memory",
@@ -100,6 +110,7 @@ GradientSums::Sum GradientSums::make(ParameterId parameter) {
                        parameter.unit);
         ledger_.pass_on(parameter);  // its range is zero where nothing came
     } else if (is_fresh(parameter)) {
+        forget_count(parameter.unit);
         all_to_host();
         host_.hold(parameter.unit);
         const HostSums::Place& place = host_.place(parameter);
@@ -114,7 +125,12 @@ GradientSums::Sum GradientSums::make(ParameterId parameter) {
 
 // Where the unit's gradients are summed there, with what was summed before.
 std::byte* GradientSums::on_device(std::uint32_t unit) {
-    if (device_.has(unit)) return device_.memory(unit);
+    if (opened_ != unit) send_ahead();
+    opened_ = unit;
+    if (device_.has(unit)) {
+        device_.write(unit);
+        return device_.memory(unit);
+    }
     if (const auto other = device_.in_the_way(unit)) to_host(*other);  // its copy goes on while this unit is added to
     device_.enter(unit);
     if (ledger_.has_any(unit)) {
@@ -123,6 +139,34 @@ std::byte* GradientSums::on_device(std::uint32_t unit) {
         if (leaves(unit)) device_.wait_for(in);  // then others may have that memory
     }
     return device_.memory(unit);
+}
+
+// Backward goes on to another unit.
+void GradientSums::send_ahead() {
+    if (options_.beside == nullptr || !opened_ || sent_ahead_[*opened_] || !device_.has(*opened_)) return;
+    sent_ahead_[*opened_] = true;
+    device_.copy_ahead(*opened_, to_change(*opened_));
+    if (layout_->unit(*opened_).tile_count() == 0) return;
+    counted_ahead_[*opened_] = options_.beside->post([this, unit = *opened_, there = device_.newest_out()] {
+        device_.wait_for(there);
+        count_in_place(unit, *options_.workers);
+    });
+}
+
+// More may come to it, or somebody changes it.
+void GradientSums::forget_count(std::uint32_t unit) {
+    if (const auto job = std::exchange(counted_ahead_.at(unit), 0); job != 0) options_.beside->wait(job);
+}
+
+void GradientSums::forget_counts() {
+    if (options_.beside != nullptr) options_.beside->finish();
+    counted_ahead_.assign(counted_ahead_.size(), 0);
+}
+
+void GradientSums::end_pass() {
+    send_ahead();
+    opened_.reset();
+    sent_ahead_.assign(sent_ahead_.size(), false);
 }
 
 void GradientSums::copy_out(std::uint32_t unit) {
@@ -179,6 +223,8 @@ bool GradientSums::add_borrowed() {
 
 void GradientSums::add_to_owner(ParameterId borrowed) {
     const ParameterId owner = ledger_.owner_of(borrowed);
+    forget_count(owner.unit);
+    if (counted_ahead_[borrowed.unit] != 0) options_.beside->wait(counted_ahead_[borrowed.unit]);
     host_.hold(owner.unit);
     to_own(owner.unit);
     const GradientView addend = host_.sum(borrowed);
@@ -186,120 +232,15 @@ void GradientSums::add_to_owner(ParameterId borrowed) {
     ledger_.hand_on(borrowed) ? convert(addend, type(), sum) : penstock::zero::add(addend, sum);
 }
 
-// ---------------------------------------------------------------- several ranks
-
-// What is laid out goes back before an addend overwrites it.
-void GradientSums::to_own(std::uint32_t unit) {
-    if (shard_) shard_->take_back(unit);
-    std::erase(leaving_, unit);
-    reach_ = Reach::own;
-}
-
-// Every unit, for nobody knows what came to others. While one is made here, those behind it are on their way.
-void GradientSums::reduce(Communicator& communicator) {
-    reach_ = Reach::all;
-    if (!shard_) return;
-    PENSTOCK_CHECK(!closes() || closing_.begun(), "sums are reduced in an order that the ranks have not agreed on");
-    if (closes())
-        for (const std::uint32_t unit : closing_.rest()) add_over_ranks(unit);
-    all_to_host();
-    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit)
-        if (!closing_.closes(unit) && layout_->unit(unit).tile_count() > 0) add_over_ranks(unit);
-    if (closes()) add_late(communicator);
-    closing_.end();
-}
-
-// Posted: what is here of it, which may be nothing.
-void GradientSums::add_over_ranks(std::uint32_t unit) {
-    if (device_.has(unit)) to_host(unit);
-    make_room(unit);
-    device_.wait();
-    shard_->take_back(unit);
-    host_.clear_gaps(unit, ledger_);
-    shard_->add(unit, host_.whole(unit));
-    ledger_.pass_on(unit);
-    std::erase(leaving_, unit);
-    if (host_.is_in_slot(unit)) leaving_.push_back(unit);
-}
-
-// Addends that came to a unit of any rank after it was closed there: of all ranks once more.
-void GradientSums::add_late(Communicator& communicator) {
-    const auto units = layout_->unit_count();
-    std::vector<std::byte> own(units), of_all(units * communicator.ranks());
-    for (std::uint32_t unit = 0; unit < units; ++unit)
-        own[unit] = static_cast<std::byte>(closing_.closes(unit) && ledger_.has_any(unit));
-    communicator.all_gather("which gradients came late", own, of_all);
-    for (std::uint32_t unit = 0; unit < units; ++unit)
-        for (std::size_t at = unit; at < of_all.size(); at += units)
-            if (of_all[at] != std::byte{0}) {
-                add_over_ranks(unit);
-                break;
-            }
-}
-
-// ---------------------------------------------------------------- of several ranks, in two slots
-
-// A slot for its sums; or that of the first unit whose own are with all ranks; or memory of its own.
-void GradientSums::make_room(std::uint32_t unit) {
-    if (!closes() || host_.is_there(unit) || host_.take_slot(unit)) return;
-    if (leaving_.empty()) return host_.keep(unit);
-    const std::uint32_t first = leaving_.front();
-    leaving_.pop_front();
-    shard_->wait(first);
-    host_.leave_slot(first);
-    host_.take_slot(unit);
-}
-
-// A place for the whole range, which stays.
-void GradientSums::make_whole(std::uint32_t unit) {
-    if (host_.is_in_slot(unit)) {
-        PENSTOCK_CHECK(std::erase(leaving_, unit) > 0, "the sums of unit {} are laid out before they left", unit);
-        host_.leave_slot(unit);
-    }
-    if (!host_.is_there(unit)) host_.keep(unit);
-}
-
-// Nobody reads what is there; what is on its way stays until it has left.
-void GradientSums::empty_slots() {
-    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit)
-        if (host_.is_in_slot(unit) && std::ranges::find(leaving_, unit) == leaving_.end()) host_.leave_slot(unit);
-}
-
-// ---------------------------------------------------------------- of several ranks, whole on each
-
-// Units without a gradient of any rank are not sent.
-void GradientSums::lay_out(Communicator& communicator) {
-    PENSTOCK_CHECK(shard_ && (reach_ == Reach::none || reach_ == Reach::all),
-                   "sums are laid out before those of all ranks are made");
-    all_to_host();
-    if (reach_ == Reach::all) hear_what_came(communicator);
-    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
-        if (layout_->unit(unit).tile_count() == 0) continue;
-        shard_->wait(unit);
-        make_whole(unit);
-        ledger_.has_own(unit) ? shard_->lay_out(unit, host_.whole(unit))
-                              : shard_->lay_out_zeros(unit, host_.whole(unit));
-    }
-    for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) shard_->wait(unit);
-    reach_ = Reach::laid_out;
-}
-
-void GradientSums::hear_what_came(Communicator& communicator) {
-    std::vector<std::byte> own(ledger_.came_bytes()), of_all(communicator.ranks() * own.size());
-    ledger_.say_what_came(own);
-    communicator.all_gather("what gradients came", own, of_all);
-    for (std::uint32_t rank = 0; rank < communicator.ranks(); ++rank)
-        ledger_.hear_what_came(std::span(of_all).subspan(rank * own.size(), own.size()));
-}
-
 // ---------------------------------------------------------------- the norm
 
 double GradientSums::norm(Workers& workers, Communicator& communicator, CommitBarrier& commits) {
     all_to_host();
+    if (options_.beside != nullptr) options_.beside->finish();  // the workers are one thread's at a time
     for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit) {
         if (ledger_.was_lent_within(unit)) continue;
         ledger_.count(unit);
-        if (layout_->unit(unit).tile_count() > 0) count(unit, workers);
+        if (layout_->unit(unit).tile_count() > 0 && counted_ahead_[unit] == 0) count(unit, workers);
     }
     return norm_.of_all(communicator, commits, ledger_);
 }
@@ -338,12 +279,17 @@ std::string GradientSums::name_of(ParameterId parameter) const {
 std::optional<ParameterId> GradientSums::first_non_finite() {
     all_to_host();
     for (std::uint32_t unit = 0; unit < layout_->unit_count(); ++unit)
-        for (std::uint32_t index = 0; index < layout_->unit(unit).spec().parameters.size(); ++index) {
-            const ParameterId parameter{unit, index};
-            if (!ledger_.is_trainable(parameter) || !ledger_.has(parameter)) continue;
-            if (!shard_ && !host_.is_there(unit)) continue;
-            if (!std::isfinite(sum_of_squares(sum_of(parameter)))) return parameter;
-        }
+        if (const auto found = first_non_finite(unit)) return found;
+    return std::nullopt;
+}
+
+std::optional<ParameterId> GradientSums::first_non_finite(std::uint32_t unit) {
+    if (!shard_ && !host_.is_there(unit)) return std::nullopt;
+    for (std::uint32_t index = 0; index < layout_->unit(unit).spec().parameters.size(); ++index) {
+        const ParameterId parameter{unit, index};
+        if (!ledger_.is_trainable(parameter) || !ledger_.has(parameter)) continue;
+        if (!std::isfinite(sum_of_squares(sum_of(parameter)))) return parameter;
+    }
     return std::nullopt;
 }
 
@@ -351,6 +297,7 @@ std::optional<ParameterId> GradientSums::first_non_finite() {
 
 void GradientSums::lend() {
     PENSTOCK_CHECK(options_.memory != GradientMemory::one_unit, "all units lend gradients that memory has of one");
+    forget_counts();
     ledger_.lend_all();
     host_.forget_all();
     if (shard_) shard_->clear();
@@ -376,6 +323,22 @@ bool GradientSums::lend(std::uint32_t unit, Workers& workers) {
         count(unit, workers);
     else if (!leaves(unit) || host_.is_changed(unit))
         count_in_place(unit, workers);
+    return norm_.is_finite(unit);
+}
+
+Ticket GradientSums::begin_lend(std::uint32_t unit) {
+    PENSTOCK_CHECK(options_.beside != nullptr, "the sums of unit {} are lent beside compute, where nothing is", unit);
+    forget_count(unit);
+    if (awaits_borrowed(unit)) all_to_host();
+    while (const auto borrowed = ledger_.first_borrowed(unit)) add_to_owner(*borrowed);
+    if (device_.has(unit)) copy_out(unit);
+    ledger_.lend_within(unit);
+    return device_.newest_out();
+}
+
+bool GradientSums::take_lent(std::uint32_t unit, Ticket there, Workers& workers) {
+    device_.wait_for(there);
+    count_in_place(unit, workers);
     return norm_.is_finite(unit);
 }
 

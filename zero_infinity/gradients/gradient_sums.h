@@ -16,6 +16,7 @@
 #include "zero_infinity/order/closing_order.h"
 #include "zero_infinity/plan/memory_plan.h"
 #include "zero_infinity/ranks/communicator.h"
+#include "zero_infinity/threads/job_thread.h"
 #include "zero_infinity/threads/workers.h"
 
 #include <chrono>
@@ -38,16 +39,20 @@ struct GradientSumsOptions {
     store::Spill* spill = nullptr;
     Driver* driver = nullptr;
     Workers* workers = nullptr;
+    // Who sums squares while compute goes on; null: nobody. REQUIRES: GradientMemory::all_units, no lane.
+    JobThread* beside = nullptr;
     bool lends_again = true;  // what lend() takes of one unit is written, too
     MoreMemoryLimit more;     // of GradientMemory::two_units (host_sums.h)
     Lane* lane = nullptr;     // to other ranks; null: what is summed here are the sums of all
 };
 
-// Compute thread only. Addends come from the client, in its order; a device with memory of its own sums them there.
-// GradientMemory::one_unit: units share memory, which a unit has from its first gradient until give_back(); calls that
-// want more of them at once are refused by a check. GradientMemory::nvme: what a call needs is read, which blocks; a
-// unit's sums are written once another unit's are added to. GradientMemory::two_units: what a rank has summed of a unit
-// goes to the sums of all ranks while the pass goes on.
+// Compute thread only, but for what is said of take_lent(), and squares that are summed beside compute: that thread is
+// at one unit's part of each member, which compute leaves alone meanwhile. Addends come from the client, in its order;
+// a device with memory of its own sums them there. GradientMemory::one_unit: units share memory, which a unit has from
+// its first gradient until give_back(); calls that want more of them at once are refused by a check.
+// GradientMemory::nvme: what a call needs is read, which blocks; a unit's sums are written once another unit's are
+// added to. GradientMemory::two_units: what a rank has summed of a unit goes to the sums of all ranks while the pass
+// goes on.
 //
 // A unit's whole range is summed, its shard is normed and lent: the same elements with one rank. With more, reduce()
 // adds what the ranks have summed, and each has its shard of that; every rank makes the same calls then.
@@ -76,6 +81,10 @@ class GradientSums {
         bool fresh = true;
     };
     Open open(ParameterId parameter);
+    // A pass has ended. From the first addend to another unit, or from here, what has come to one is on its way to host
+    // memory of its own, and its squares are summed there, while compute goes on; once a pass, and in vain where more
+    // comes to it behind that.
+    void end_pass();
     bool is_fresh(ParameterId parameter) const {
         return !ledger_.has(parameter);
     }  // after norm(), lay_out(): of all ranks
@@ -132,6 +141,12 @@ class GradientSums {
     // and what was borrowed is added. False: its sum of squares is not finite. Until end_step() it takes no addend, is
     // not missing, and has its part in the norm.
     bool lend(std::uint32_t unit, Workers& workers);
+    // lend() in two halves, for an update beside compute. begin_lend() returns at once, but where sums were borrowed:
+    // what is on its way is there at the ticket. take_lent(), and with it tile() and first_non_finite() of that unit,
+    // may be called by another thread, while this one adds to other units; false as there. REQUIRES: the sums stay in
+    // host memory of the unit's own.
+    Ticket begin_lend(std::uint32_t unit);
+    bool take_lent(std::uint32_t unit, Ticket there, Workers& workers);
     // REQUIRES: lends_again; the unit was lent in this step by itself, and given back.
     void lend_again(std::uint32_t unit);
     void end_step();
@@ -140,7 +155,8 @@ class GradientSums {
     // The first one with an element that is not finite, in unit order, of several ranks in this one's shard; nothing
     // when all are.
     std::optional<ParameterId> first_non_finite();
-    std::string name_of(ParameterId parameter) const;  // "unit NAME, parameter NAME"
+    std::optional<ParameterId> first_non_finite(std::uint32_t unit);  // of one unit
+    std::string name_of(ParameterId parameter) const;                 // "unit NAME, parameter NAME"
     // "unit NAME, parameters A, B" of the first unit with trainable parameters that no gradient came to and that are
     // Unused::refused; nothing when there is none.
     std::optional<std::string> first_missing() const { return ledger_.first_missing(); }
@@ -149,6 +165,9 @@ class GradientSums {
    private:
     // On a device with memory of its own.
     std::byte* on_device(std::uint32_t unit);
+    void send_ahead();
+    void forget_count(std::uint32_t unit);
+    void forget_counts();
     void copy_out(std::uint32_t unit);
     void to_host(std::uint32_t unit);
     void all_to_host();
@@ -182,7 +201,10 @@ class GradientSums {
     GradientNorm norm_;
     Reach reach_ = Reach::none;
     ClosingOrder closing_;
-    std::deque<std::uint32_t> leaving_;  // in slots, on their way to the sums of all ranks
+    std::optional<std::uint32_t> opened_;           // on a device, the last one
+    std::vector<bool> sent_ahead_;                  // by unit, in this pass
+    std::vector<JobThread::Number> counted_ahead_;  // by unit: who sums its squares as they are; 0: nobody
+    std::deque<std::uint32_t> leaving_;             // in slots, on their way to the sums of all ranks
 };
 
 }  // namespace penstock::zero

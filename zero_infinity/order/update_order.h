@@ -8,7 +8,8 @@
 
 namespace penstock::zero {
 
-// The bits are the same.
+// The bits are the same. What a device with memory of its own computes with, and host memory holds, is updated beside
+// compute (session/step_update.h): deferred ahead of the visits, within while the pass goes on.
 enum class UpdateOrder : std::uint8_t {
     after_backward,  // all of them by update()
     // Each at the visit that first needs it: the NVMe moves states while compute goes on, and weights are read once for

@@ -85,10 +85,25 @@ Division divided(const ModelSpec& model, const CoreOptions& options, const Machi
     return {options, std::move(layout), std::move(memory)};
 }
 
-// Gradients that may leave host memory do so where that alone makes the rest fit; where it does not, the refusal is
-// that of gradients that stay.
+// What is updated beside compute (session/step_update.h).
+bool updates_beside(const CoreOptions& options) {
+    return options.device.kind != DeviceKind::cpu && options.residency.weights == Tier::host;
+}
+
+// Units that are updated beside compute have gradients of their own where there is room: in memory that they share, the
+// next one's would wait for the update. Gradients that may leave host memory do so where that alone makes the rest fit;
+// where it does not, the refusal is that of gradients that stay.
 Division first_fitting(const ModelSpec& model, const CoreOptions& options, const MachineRoom& room,
                        Partition partition) {
+    if (updates_beside(options) && options.gradient_memory == GradientMemory::one_unit) {
+        CoreOptions each = options;
+        each.gradient_memory = GradientMemory::all_units;
+        try {
+            return divided(model, each, room, partition);
+        } catch (const Error& error) {
+            if (error.code() != ExitCode::does_not_fit) throw;
+        }
+    }
     const bool may_leave = options.gradients_may_leave && options.gradient_memory == GradientMemory::all_units;
     try {
         return divided(model, options, room, partition);

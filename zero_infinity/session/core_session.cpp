@@ -105,6 +105,7 @@ void CoreSession::visit(const Visit& visit, std::span<const std::uint32_t> held)
     const Visit kept = with_owners({{held.begin(), held.end()}}, s.plan->model.units);
     s.order.visit(whole);
     s.stage = Stage::failed;  // but where nothing has changed
+    s.told_to_ranks([&] { s.wait_for_updates(whole.units); });
     try {
         s.work->driver.visit(whole, s.order.ahead(), kept.units);
     } catch (const Error& error) {
@@ -126,6 +127,7 @@ void CoreSession::end_pass() {
         s.order.end();
         s.work->driver.end_pass();
         if (s.pass != Pass::training) return;
+        s.work->gradients.end_pass();
         s.add_borrowed();
         s.end_addends();
     });
@@ -182,12 +184,18 @@ ParameterMemory CoreSession::make_gradient(ParameterId parameter) {
 }
 
 void CoreSession::clear_gradients() {
-    state_->change_sums([&] { state_->work->gradients.clear(); });
+    state_->change_sums([&] {
+        state_->step_update->take_in();
+        state_->work->gradients.clear();
+    });
     state_->sums_lent = false;
 }
 
 void CoreSession::clear_gradient(ParameterId parameter) {
-    state_->change_sums([&] { state_->work->gradients.clear(parameter); });
+    state_->change_sums([&] {
+        state_->step_update->take_in();
+        state_->work->gradients.clear(parameter);
+    });
 }
 
 double CoreSession::gradient_norm() {

@@ -174,7 +174,9 @@ class CoreSession {
     // the model's), storage. REQUIRES: no pass but a training one; may_begin_step().
     void begin_step(const UpdateRequest& request);
     // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute
-    // reads them no more: the unit is updated now. Waits for the commit of the step before. Those that it is not said
+    // reads them no more: the unit is updated now; or beside compute from now on, where a device has memory of its own,
+    // and host memory the unit's weights: what fails then a later call throws. Waits for the commit of the step before.
+    // Those that it is not said
     // of, or said while units of the step before were not visited, are updated by update(). Throws as update() does.
     // REQUIRES: the last visit names it. Of GradientMemory::nvme also without a begun step: where the unit is not
     // updated now, its gradients leave host memory, and not only once another unit's come; nothing is lost where more
@@ -182,7 +184,8 @@ class CoreSession {
     void complete(std::uint32_t unit);
     // One step: unscales, clips, updates, clears the gradients; then, after the steps that the durability says, commits
     // what was updated together with the client's state and user_state(). UpdateOrder::deferred leaves the update of
-    // each unit to the next visit to it, and the commit to the last of them, and so does within of a step that is
+    // each unit to the next visit to it (or makes it beside compute, ahead of that, as complete() does), and the commit
+    // to the last of them, and so does within of a step that is
     // updated again, or, where steps may be, was not begun; what fails there is thrown there, and what is called
     // between passes finishes it first: the next update(), the norm, settle(), read_out(), write_in(). Throws Error:
     // usage (names parameters that no gradient came to, unless their Unused says what then; groups that are not the

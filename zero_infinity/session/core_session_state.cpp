@@ -57,6 +57,7 @@ void CoreSession::State::open(ModelSpec model, const CoreOptions& options, const
 }
 
 void CoreSession::State::end() noexcept {
+    if (work && work->beside) work->beside->stop();  // while what its thread may wait for still ends by itself
     ranks.end(std::exchange(stage, Stage::failed) == Stage::ready);  // nothing is at the memory of its calls any more
     if (!stuck()) {
         work.reset();
@@ -147,7 +148,10 @@ ParameterMemory CoreSession::State::lent_sum(ParameterId parameter,
                         "keep gradients in host memory",
                         plan->layout.unit(parameter.unit).spec().name));
     GradientSums::Sum sum;
-    change_sums([&] { sum = (gradients.*sum_of)(parameter); });
+    change_sums([&] {
+        step_update->take_in();
+        sum = (gradients.*sum_of)(parameter);
+    });
     sums_lent = true;
     return {sum.data, gradients.type(), sum.numel};
 }
@@ -222,11 +226,26 @@ void CoreSession::State::begin(const BegunUpdate& update) {
     work->driver.begin_update(update.units, update.commits ? ResidentTiles::written : ResidentTiles::held_back,
                               update.at(),
                               update.of == BegunUpdate::Of::within ? GradientsFrom::memory : GradientsFrom::spill);
+    step_update->begun(update.units);
 }
 
 void CoreSession::State::update(std::uint32_t unit) {
     const auto start = Clock::now();
     step_update->update(unit);
+    updating += Clock::now() - start;
+}
+
+void CoreSession::State::wait_for_updates(std::span<const std::uint32_t> units) {
+    const auto start = Clock::now();
+    const TraceStart from = trace_start(plan->options.trace);
+    if (!step_update->wait_for(units)) return;
+    trace_end(plan->options.trace, TraceThread::compute, from, {.lane = TraceLane::wait_tiles, .unit = units.front()});
+    updating += Clock::now() - start;
+}
+
+void CoreSession::State::wait_for_updates() {
+    const auto start = Clock::now();
+    step_update->take_in();
     updating += Clock::now() - start;
 }
 
@@ -277,6 +296,7 @@ const std::byte* CoreSession::State::in_host_memory(const ParameterMemory& memor
 
 double CoreSession::State::norm_of_gradients() {
     step_order->finish();
+    wait_for_updates();
     add_borrowed();
     if (ranks.lane() != nullptr) add_over_ranks();
     const auto start = Clock::now();

@@ -35,6 +35,8 @@ struct CoreSession::State final : StepHands {
     void restore();
     void expect_pass(Pass pass, const PassVisits& visits);
     void check_user_keys() const;
+    void wait_for_updates(std::span<const std::uint32_t> units);  // beside compute
+    void wait_for_updates();
     void add_borrowed();
     // Of several ranks: a training pass ends; what came until now is averaged over them, if it is not; and is whole.
     void end_addends();
@@ -68,11 +70,17 @@ struct CoreSession::State final : StepHands {
     std::span<const Visit> expected() const override { return order.expected(Pass::training); }
     void begin(const BegunUpdate& update) override;
     void update(std::uint32_t unit) override;
-    void end_of_residents() override { work->driver.renew_residents(); }
+    void end_of_residents() override {
+        step_update->end_taken();
+        work->driver.renew_residents();
+    }
     void end_of_step() override { step_update->end(); }
     void begin_commit() override;
     void finish_commit() override;
-    void finish_writes() override { work->driver.end_update(); }
+    void finish_writes() override {
+        step_update->take_in();
+        work->driver.end_update();
+    }
     void undo(const std::vector<std::uint32_t>& units) override { work->driver.take_back(units); }
 
     // An Error here is told to the other ranks, or what ended them is thrown here.

@@ -143,10 +143,18 @@ MoreMemoryLimit more_memory(const SessionPlan& plan) {
     return {planned ? planned_host_budget : budget.limit_bytes() - budget.used_bytes(), plan.options.names.host_budget};
 }
 
+bool goes_beside(const SessionPlan& plan, const Bringing& bringing) {
+    return bringing.apart() && plan.layout.partition().ranks == 1 &&
+           plan.options.gradient_memory == GradientMemory::all_units && plan.options.purpose == Purpose::training;
+}
+
 SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelStore& opened, pool::PinnedPool& pool,
                          Lane* lane)
     : workers(plan.options.worker_threads),
       bringing(make_bringing(plan.layout, *machine.device)),
+      beside(goes_beside(plan, *bringing)
+                 ? std::make_unique<JobThread>([this](const Error& error) { driver.fail(error); })
+                 : nullptr),
       spill(machine.open.io(), machine.open.directories(),
             {.caching = plan.options.caching,
              .shares = plan.options.swap_shares,
@@ -159,6 +167,7 @@ SessionWork::SessionWork(const SessionPlan& plan, Machine& machine, const ModelS
                  .spill = &spill,
                  .driver = &driver,
                  .workers = &workers,
+                 .beside = beside.get(),
                  .lends_again = !updates_at_once(plan.options),
                  .more = more_memory(plan),
                  .lane = lane},

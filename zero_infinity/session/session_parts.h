@@ -14,6 +14,7 @@
 #include "zero_infinity/session/model_store.h"
 #include "zero_infinity/session/session_info.h"
 #include "zero_infinity/session/shelf.h"
+#include "zero_infinity/threads/job_thread.h"
 #include "zero_infinity/threads/workers.h"
 
 #include <cstddef>
@@ -78,6 +79,9 @@ struct SessionWork {
 
     Workers workers;
     const std::unique_ptr<Bringing> bringing;
+    // What is done beside compute: what host memory holds is counted and updated. What fails there fails the driver.
+    // None where compute reads host memory, or sums do not stay there.
+    const std::unique_ptr<JobThread> beside;
     store::Spill spill;  // touches no disk until something is spilled
     GradientSums gradients;
     // Before the driver, which may be at its memory until its own end.

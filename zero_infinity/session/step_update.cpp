@@ -58,6 +58,7 @@ bool StepUpdate::stays(std::uint32_t unit) const {
 }
 
 void StepUpdate::check(const UpdateRequest& request) {
+    take_in();
     refuse_missing(work_.gradients.first_missing());
     PENSTOCK_CHECK(request.loss_scale > 0, "a loss scale of {}", request.loss_scale);
     pieces_.prepare(request.values.step, request.groups, skipped_steps_,
@@ -75,6 +76,7 @@ void StepUpdate::set_values(const UpdateRequest& request, double scale) {
 }
 
 void StepUpdate::begin(const UpdateRequest& request, double gradient_norm, const std::vector<std::uint32_t>& units) {
+    take_in();
     within_ = speculative_ = false;
     set_values(request, clip_factor(gradient_norm, request.clip) / request.loss_scale);
     pieces_.prepare(request.values.step, groups_, skipped_steps_,
@@ -86,6 +88,7 @@ void StepUpdate::begin(const UpdateRequest& request, double gradient_norm, const
 }
 
 void StepUpdate::begin_within(const UpdateRequest& request) {
+    take_in();
     within_ = true;
     speculative_ = request.clip > 0;
     bad_value_.clear();
@@ -101,11 +104,15 @@ void StepUpdate::note_skipped(std::uint32_t unit) {
 
 void StepUpdate::take_gradients(std::uint32_t unit) {
     const bool finite = work_.gradients.lend(unit, work_.workers);
+    expect_gradients(unit);
+    if (!finite) throw Error(ExitCode::non_finite, non_finite_gradient(tiles_.values.step, name_of_first()));
+}
+
+void StepUpdate::expect_gradients(std::uint32_t unit) {
     refuse_missing(work_.gradients.missing(unit));
     pieces_.prepare(unit, tiles_.values.step, groups_, skipped_steps_,
                     [this](ParameterId parameter) { return stays(parameter); });
     note_skipped(unit);
-    if (!finite) throw Error(ExitCode::non_finite, non_finite_gradient(tiles_.values.step, name_of_first()));
 }
 
 std::string StepUpdate::name_of_first() {
@@ -114,13 +121,10 @@ std::string StepUpdate::name_of_first() {
 }
 
 void StepUpdate::leave(const std::vector<std::uint32_t>& units, const std::vector<std::uint32_t>& again) {
+    take_in();
     within_ = false;
     for (const std::uint32_t unit : units) {
-        if (std::find(again.begin(), again.end(), unit) != again.end()) continue;  // its gradients were taken
-        refuse_missing(work_.gradients.missing(unit));
-        pieces_.prepare(unit, tiles_.values.step, groups_, skipped_steps_,
-                        [this](ParameterId parameter) { return stays(parameter); });
-        note_skipped(unit);
+        if (std::find(again.begin(), again.end(), unit) == again.end()) expect_gradients(unit);  // else they were taken
     }
     work_.gradients.lend();
     for (const std::uint32_t unit : again) work_.gradients.lend_again(unit);
@@ -128,37 +132,116 @@ void StepUpdate::leave(const std::vector<std::uint32_t>& units, const std::vecto
 }
 
 void StepUpdate::update(std::uint32_t unit) {
+    if (handed_out_.contains(unit)) return end_beside(unit);
+    if (within_ && goes_beside(unit)) return hand_out(unit, false);
+    take_in();  // the workers are one thread's at a time
     if (within_) take_gradients(unit);
-    update_tiles(unit);
-}
-
-void StepUpdate::update_tiles(std::uint32_t unit) {
-    UnitInHand& hand = work_.driver.take(unit);
-    for (auto staged = hand.next(); !staged.empty(); staged = hand.next()) {
-        turns_.clear();
-        for (const StagedTile& each : staged)
-            turns_.push_back({each.view, work_.gradients.tile(each.tile, each.gradient), pieces_.of(each.tile)});
-        if (const auto bad = zero::update_tiles(tiles_, turns_, work_.workers)) {
-            const std::string found = refusal(unit, turns_[bad->turn].pieces.first + bad->element);
-            if (!speculative_) throw Error(ExitCode::non_finite, found);
-            if (bad_value_.empty()) bad_value_ = found;  // which a clipped gradient may not give
-        }
-        hand.put_back();
-    }
+    const std::string bad = update_tiles(work_.driver.take(unit), tiles_);
+    if (!bad.empty() && !speculative_) throw Error(ExitCode::non_finite, bad);
+    if (bad_value_.empty()) bad_value_ = bad;  // which a clipped gradient may not give
     work_.driver.end_unit();
     work_.gradients.give_back(unit);
 }
 
-std::string StepUpdate::refusal(std::uint32_t unit, std::uint64_t element) const {
+// Compute's thread, or the other one. Returns what it must refuse, if anything; what is left of the unit is undefined.
+std::string StepUpdate::update_tiles(UnitInHand& hand, const TileUpdate& tiles) const {
+    std::string found;
+    std::vector<TileTurn> turns;
+    for (auto staged = hand.next(); !staged.empty(); staged = hand.next()) {
+        turns.clear();
+        for (const StagedTile& each : staged)
+            turns.push_back({each.view, work_.gradients.tile(each.tile, each.gradient), pieces_.of(each.tile)});
+        const auto bad = zero::update_tiles(tiles, turns, work_.workers);
+        if (bad && found.empty())
+            found = refusal(hand.unit(), turns[bad->turn].pieces.first + bad->element, tiles.values.step);
+        if (bad && !speculative_) return found;
+        hand.put_back();
+    }
+    return found;
+}
+
+// ---------------------------------------------------------------- beside compute
+
+// What is written twice, because a step may be clipped, is on NVMe.
+bool StepUpdate::goes_beside(std::uint32_t unit) const {
+    return work_.beside && !speculative_ && work_.driver.is_resident(unit);
+}
+
+void StepUpdate::begun(const std::vector<std::uint32_t>& units) {
+    if (within_ || !std::all_of(units.begin(), units.end(), [&](std::uint32_t unit) { return goes_beside(unit); }))
+        return;
+    for (const bool stay : {true, false})  // those are waited for before the next forward
+        for (const std::uint32_t unit : units)
+            if (plan_.layout.stays(unit) == stay) hand_out(unit, true);
+}
+
+void StepUpdate::hand_out(std::uint32_t unit, bool ahead) {
+    std::optional<Ticket> gradients;
+    if (within_) {
+        gradients = work_.gradients.begin_lend(unit);
+        expect_gradients(unit);
+    }
+    HandedOut& out =
+        handed_out_.emplace(unit, HandedOut{work_.driver.hand_out(unit), tiles_, gradients, 0, ahead}).first->second;
+    out.job = work_.beside->post([this, &out] { update_beside(out); });
+}
+
+void StepUpdate::update_beside(HandedOut& out) {
+    const std::uint32_t unit = out.hand.unit();
+    if (out.gradients && !work_.gradients.take_lent(unit, *out.gradients, work_.workers)) {
+        const auto first = work_.gradients.first_non_finite(unit);
+        throw Error(ExitCode::non_finite,
+                    non_finite_gradient(out.tiles.values.step, first ? work_.gradients.name_of(*first) : "their sum"));
+    }
+    const std::string bad = update_tiles(out.hand, out.tiles);
+    if (!bad.empty()) throw Error(ExitCode::non_finite, bad);
+}
+
+bool StepUpdate::wait_for(std::span<const std::uint32_t> units) {
+    bool any = false;
+    for (const std::uint32_t unit : units) {
+        const auto out = handed_out_.find(unit);
+        if (out == handed_out_.end()) continue;
+        work_.beside->wait(out->second.job);
+        any = true;
+    }
+    return any;
+}
+
+void StepUpdate::take_in() {
+    if (work_.beside) work_.beside->finish();
+    end_taken();
+}
+
+// The update() of those that were handed out ahead ends them.
+void StepUpdate::end_taken() {
+    for (auto out = handed_out_.begin(); out != handed_out_.end();) {
+        const auto each = out++;
+        if (!each->second.ahead) end_beside(each->first);
+    }
+}
+
+void StepUpdate::end_beside(std::uint32_t unit) {
+    const HandedOut& out = handed_out_.at(unit);
+    work_.beside->wait(out.job);
+    work_.driver.end_unit(out.hand);
+    work_.gradients.give_back(unit);
+    handed_out_.erase(unit);
+}
+
+// ---------------------------------------------------------------- what came of it
+
+std::string StepUpdate::refusal(std::uint32_t unit, std::uint64_t element, std::uint64_t step) const {
     const UnitLayout& layout = plan_.layout.unit(unit);
     return fmt::format(
         "step {} makes unit '{}', parameter '{}' {}; the last committed step is untouched: start a new "
         "run with a lower learning rate",
-        tiles_.values.step, layout.spec().name, parameter_at(layout, element),
+        step, layout.spec().name, parameter_at(layout, element),
         beyond(*plan_.layout.format().codec, plan_.options.names.codec));
 }
 
 bool StepUpdate::clip(const UpdateRequest& request, double gradient_norm) {
+    take_in();
     const auto scale = static_cast<float>(clip_factor(gradient_norm, request.clip) / request.loss_scale);
     const bool again = std::exchange(tiles_.gradient_scale, scale) != scale;
     if (!again && !bad_value_.empty()) throw Error(ExitCode::non_finite, bad_value_);
@@ -167,6 +250,7 @@ bool StepUpdate::clip(const UpdateRequest& request, double gradient_norm) {
 }
 
 void StepUpdate::end() {
+    take_in();
     for (const ParameterId parameter : skipped_) skipped_steps_.add(parameter);
     work_.gradients.end_step();
 }

@@ -41,7 +41,9 @@ void TraceRecorder::add(TraceThread thread, const TraceStart& start, TraceSpan s
 }
 
 std::uint64_t TraceRecorder::left_out() const noexcept {
-    return buffers_[0].left_out + buffers_[1].left_out;
+    std::uint64_t count = 0;
+    for (const Buffer& each : buffers_) count += each.left_out;
+    return count;
 }
 
 }  // namespace penstock::zero

@@ -17,7 +17,7 @@ enum class TraceLane : std::uint8_t {
     wait_tiles,    // likewise: the update, or who reads or writes a tile by itself
     wait_commit,   // likewise, for the last writes or the manifest
     wait_spill,    // likewise, for bytes that were spilled, or for their memory
-    update,        // of one tile
+    update,        // of one tile, or of all of a unit's
     read,          // of one tile, from when it was asked for until its hash was found right
     write,         // of one tile
     copy_in,       // of one unit's weights to a device's own memory
@@ -45,10 +45,10 @@ struct TraceStart {
     std::int64_t begin_ns = 0;
 };
 
-enum class TraceThread : std::uint8_t { compute, driver };
+enum class TraceThread : std::uint8_t { compute, driver, updates };
 
-// Two threads add spans, each to a buffer of its own, without locks. All memory is taken at the start; what comes when
-// a buffer is full is counted and left out. What began in a recorded step is recorded, also where it ends later.
+// Three threads add spans, each to a buffer of its own, without locks. All memory is taken at the start; what comes
+// when a buffer is full is counted and left out. What began in a recorded step is recorded, also where it ends later.
 class TraceRecorder {
    public:
     explicit TraceRecorder(std::size_t spans_per_thread);
@@ -81,9 +81,9 @@ class TraceRecorder {
     std::vector<std::string> units_, objects_;
 
     // Each its thread's: on a cache line of its own.
-    std::array<Buffer, 2> buffers_;
+    std::array<Buffer, 3> buffers_;
 
-    // Written by the compute thread, read by both.
+    // Written by the compute thread, read by all.
     std::atomic<std::uint64_t> step_{0};
 };
 

@@ -272,16 +272,19 @@ void DriverRig::update(std::uint64_t step, zero::ResidentTiles residents) {
 }
 
 void DriverRig::update_unit(std::uint32_t unit, std::uint64_t step) {
-    const zero::TileUpdate update{.format = &layout_.format(), .optimizer = &optimizer_, .values = {.step = step}};
     if (gather_) gather_->updates[unit] = step;
     zero::UnitInHand& hand = driver_->take(unit);
     for (auto staged = hand.next(); !staged.empty(); staged = hand.next()) {
-        for (const zero::StagedTile& each : staged)
-            zero::update_tile(update, each.view, {zero_gradient_.data(), zero::PlaneType::fp32, each.view.numel},
-                              workers_);
+        update_tiles(staged, step);
         hand.put_back();
     }
     driver_->end_unit();
+}
+
+void DriverRig::update_tiles(std::span<const zero::StagedTile> tiles, std::uint64_t step) {
+    const zero::TileUpdate update{.format = &layout_.format(), .optimizer = &optimizer_, .values = {.step = step}};
+    for (const zero::StagedTile& each : tiles)
+        zero::update_tile(update, each.view, {zero_gradient_.data(), zero::PlaneType::fp32, each.view.numel}, workers_);
 }
 
 void exit_with_error(DriverRig& rig, const std::function<void()>& work) {

@@ -122,6 +122,7 @@ class DriverRig {
                 zero::ResidentTiles residents = zero::ResidentTiles::written);  // all tiles, no commit
     void begin_update(zero::ResidentTiles residents = zero::ResidentTiles::written);
     void update_unit(std::uint32_t unit, std::uint64_t step);
+    void update_tiles(std::span<const zero::StagedTile> tiles, std::uint64_t step);
 
     zero::Driver& driver() { return *driver_; }
     void end_driver() { driver_.reset(); }

@@ -67,6 +67,32 @@ TEST_F(DeviceGradientsTest, WhereThereIsRoomForAllEachStaysInItsOwn) {
     EXPECT_EQ(device.first(), 0U);
 }
 
+// The copy has 0xff in its place until it has ended, so that a second one would show.
+TEST_F(DeviceGradientsTest, WhatWasCopiedAheadIsCopiedAgainOnlyWhereMoreHasCome) {
+    for (const bool more : {false, true}) {
+        DeviceGradients device = windows(8192 + 4096 + 8192);
+        device.enter(0);
+        std::memset(device.memory(0), 7, unit_bytes[0]);
+        device.copy_ahead(0, host_[0].data());
+        EXPECT_TRUE(device.has(0)) << "it keeps its window";
+        if (more) {
+            device.write(0);
+            EXPECT_EQ(host_[0][8191], std::byte{7}) << "compute writes behind the copy";
+            std::memset(device.memory(0), 9, unit_bytes[0]);
+        }
+        device.wait();
+        const zero::Ticket ahead = device.newest_out();
+        const zero::Ticket out = device.copy_out(0, host_[0].data());
+        EXPECT_EQ(out.number, ahead.number + (more ? 1 : 0));
+        EXPECT_FALSE(device.has(0));
+        device.wait();
+        EXPECT_EQ(host_[0][8191], more ? std::byte{9} : std::byte{7});
+        device_ = zero::make_device({.kind = zero::DeviceKind::emulated,
+                                     .budget_bytes = 1 << 20,
+                                     .copy_delay = std::chrono::microseconds(500)});
+    }
+}
+
 TEST_F(DeviceGradientsTest, ACopyThatDoesNotEndIsAnErrorAndTheEndSaysSo) {
     device_ = zero::make_device(
         {.kind = zero::DeviceKind::emulated, .budget_bytes = 1 << 20, .copy_delay = std::chrono::milliseconds(300)});

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <limits>
 
 namespace penstock::zero {
@@ -211,6 +212,38 @@ TEST(Update, NamesTheFirstElementThatIsNotFinite) {
             Tile fresh(format, std::vector<float>(count, 0.5F));
             const auto in_blocks = update_tile({&format, &blockwise, {1, 1e-3}, 1.0F}, fresh.view(), view, workers);
             ASSERT_EQ(in_blocks, std::optional<std::uint64_t>(bad)) << format.codec->name;
+        }
+    }
+}
+
+// Of different lengths, cut over several threads.
+TEST(Update, SeveralTilesByOneCallAreEachAsByItsOwn) {
+    const std::size_t lengths[] = {200'000, 64, 70'000};
+    const auto adamw = make_adamw({});
+    for (const StateFormat& format : formats()) {
+        const TileUpdate update{&format, adamw.get(), {1, 1e-3}, 0.5F};
+        for (const unsigned threads : {1U, 3U}) {
+            Workers workers(threads);
+            std::deque<Tile> alone, together;
+            std::deque<std::vector<float>> gradients;
+            std::vector<TileTurn> turns;
+            for (const std::size_t length : lengths) {
+                gradients.emplace_back(length, 0.25F + static_cast<float>(length % 7));
+                const auto* data = reinterpret_cast<const std::byte*>(gradients.back().data());
+                const GradientView view{data, PlaneType::fp32, length};
+                alone.emplace_back(format, std::vector<float>(length, 0.5F));
+                ASSERT_EQ(update_tile(update, alone.back().view(), view, workers), std::nullopt);
+                together.emplace_back(format, std::vector<float>(length, 0.5F));
+                turns.push_back({together.back().view(), view, {}});
+            }
+            ASSERT_FALSE(update_tiles(update, turns, workers));
+            for (std::size_t tile = 0; tile < std::size(lengths); ++tile)
+                EXPECT_EQ(together[tile].masters(), alone[tile].masters()) << format.codec->name << " tile " << tile;
+            gradients[2][69'999] = gradients[1][63] = std::numeric_limits<float>::quiet_NaN();
+            const auto bad = update_tiles(update, turns, workers);
+            ASSERT_TRUE(bad);
+            EXPECT_EQ(bad->turn, 1U) << format.codec->name;
+            EXPECT_EQ(bad->element, 63U) << format.codec->name;
         }
     }
 }

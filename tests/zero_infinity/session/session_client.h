@@ -3,6 +3,7 @@
 
 #include "tests/zero_infinity/ample_room.h"
 #include "tests/zero_infinity/session/compute.h"
+#include "tests/zero_infinity/session/gated_adamw.h"
 #include "tests/zero_infinity/update_way.h"
 #include "zero_infinity/optimizer/optimizers.h"
 #include "zero_infinity/plan/session_plan.h"
@@ -204,6 +205,7 @@ struct Setting {
     bool all_may_be_unused = false;  // Unused::skipped
     zero::SumOrder sum_order = zero::SumOrder::passes_first;
     std::uint64_t host_budget = 32 << 20;
+    std::shared_ptr<Gate> gate = {};  // which each update passes; null: none
 };
 
 // Each of them with its updates after backward, and deferred.
@@ -260,6 +262,7 @@ inline store::ClientState no_state(double) {
 }
 
 inline zero::ParameterGroups optimizers(const Setting& setting) {
+    if (setting.gate) return std::unique_ptr<zero::Optimizer>(std::make_unique<GatedAdamW>(setting.gate));
     if (setting.sgd) return zero::make_sgd({});
     if (!setting.norm_group) return zero::make_adamw({});
     return {zero::make_adamw({}), {{.pattern = "norms", .optimizer = zero::make_adamw({}), .names = {"last.norm"}}}};
@@ -296,7 +299,9 @@ inline zero::CoreOptions core_options(const std::string& directory, const Settin
 class Client {
    public:
     Client(const std::string& directory, const Setting& setting, zero::SessionSeams seams = {})
-        : units_(units(setting.unused)), source_([](const auto& parameter, std::uint64_t first, std::span<float> out) {
+        : directory_(directory),
+          units_(units(setting.unused)),
+          source_([](const auto& parameter, std::uint64_t first, std::span<float> out) {
               const std::vector<zero::UnitSpec> all = units();
               std::uint32_t unit = 0;
               while (all[unit].name != parameter.unit.name) ++unit;
@@ -316,6 +321,7 @@ class Client {
     }
 
     zero::CoreSession& session() { return *session_; }
+    const std::string& directory() const noexcept { return directory_; }
     std::uint64_t steps() const { return std::stoull(session_->info().client.at("step")); }
 
     void forward(std::uint32_t unit) { session_->visit({{unit}}); }
@@ -384,6 +390,7 @@ class Client {
         });
     }
 
+    std::string directory_;
     std::vector<zero::UnitSpec> units_;
     zero::WeightFunction source_;
     std::unique_ptr<zero::CoreSession> session_;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <map>
+#include <string>
 #include <vector>
 
 namespace penstock::testing {
@@ -16,14 +17,30 @@ TEST(TraceJson, ParsesWhateverUnitsAreCalledAndSaysWhatWasLeftOut) {
     zero::TraceRecorder recorder(1);
     recorder.set_names({"a \"b\"\\\n"}, {"a.weights"});
     recorder.begin_step(3);
-    recorder.add(TraceThread::compute, recorder.start(), {.unit = 0});
-    recorder.add(TraceThread::compute, recorder.start(), {.unit = 0});
+    for (const TraceThread thread : {TraceThread::compute, TraceThread::driver, TraceThread::updates})
+        for (int span = 0; span < 2; ++span) recorder.add(thread, recorder.start(), {.unit = 0});
     const auto json = nlohmann::json::parse(zero::trace_json(recorder));
-    EXPECT_EQ(json.at("penstock.left_out"), 1);
+    EXPECT_EQ(json.at("penstock.left_out"), 3);
     const auto& span = json.at("traceEvents").back();
     EXPECT_EQ(span.at("args").at("unit"), "a \"b\"\\\n");
     EXPECT_EQ(span.at("args").at("step"), 3);
     EXPECT_EQ(span.at("ph"), "X");
+}
+
+TEST(TraceJson, UpdatesBesideComputeHaveARowOfTheirOwn) {
+    zero::TraceRecorder recorder(8);
+    recorder.set_names({"u"}, {});
+    recorder.begin_step(1);
+    for (const TraceThread thread : {TraceThread::compute, TraceThread::updates})
+        recorder.add(thread, recorder.start(), {.lane = TraceLane::update, .unit = 0});
+    std::map<std::string, int> rows;
+    std::vector<int> spans;
+    const auto json = nlohmann::json::parse(zero::trace_json(recorder));
+    for (const auto& event : json.at("traceEvents")) {
+        if (event.at("name") == "thread_name") rows[event.at("args").at("name")] = event.at("tid");
+        if (event.at("ph") == "X") spans.push_back(event.at("tid"));
+    }
+    EXPECT_EQ(spans, (std::vector<int>{rows.at("compute"), rows.at("updates")}));
 }
 
 TEST(TraceJson, OfNothingIsJsonToo) {
