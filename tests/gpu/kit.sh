@@ -5,6 +5,8 @@
 #   KIT_PYTHON=python3    another Python
 #   KIT_SECONDS=540       the time for all of it
 #   KIT_PARTS="a b"       only the parts of these names; machine and install are always done
+#   KIT_PLAN=quick        of the part `yardstick` (bench/peers/gpu.py): quick, 3b or 7b
+#   KIT_PEERS=FOLDER      wheels of peers for it, as of DeepSpeed with its ops compiled beforehand
 set -uo pipefail
 
 kit=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,6 +14,7 @@ mkdir -p "$1"
 results=$(cd "$1" && pwd)
 readonly kit results
 readonly device=${KIT_DEVICE:-cuda} python=${KIT_PYTHON:-python3} seconds=${KIT_SECONDS:-540} parts=${KIT_PARTS:-}
+plan=${KIT_PLAN:-$([[ $device == cuda ]] && echo quick || echo dry)}
 work=$(mktemp -d "${TMPDIR:-/tmp}/penstock-kit-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 SECONDS=0
@@ -45,6 +48,9 @@ machine() {
 install() {
   local wheels=("$kit"/wheels/penstock-*.whl) package
   "$python" -m pip install --quiet --no-index --no-deps --target "$work/site" "${wheels[@]}" || return 1
+  if [[ -n ${KIT_PEERS:-} ]]; then
+    "$python" -m pip install --quiet --no-index --no-deps --target "$work/site" "$KIT_PEERS"/*.whl || return 1
+  fi
   for package in pytest transformers; do
     "$python" -c "import $package" 2>/dev/null ||
       "$python" -m pip install --quiet --no-index --find-links "$kit/wheels" --target "$work/site" "$package" || return 1
@@ -70,6 +76,13 @@ tests() {
   "$python" -m pytest -q -p no:cacheprovider "${workers[@]}" "$kit/$1"
 }
 
+# yardstick SECONDS: Penstock beside torch, FSDP2 and DeepSpeed, each run as a line of yardstick.jsonl.
+yardstick() {
+  mkdir -p "$work/yardstick"
+  "$python" "$kit/gpu.py" plan "$plan" --device "$device" --dir "$work/yardstick" --seconds "$1" --out "$results/yardstick.jsonl"
+  "$python" "$kit/gpu.py" table "$results/yardstick.jsonl"
+}
+
 fine_tune() { "$python" "$kit/fine_tune.py" "$1" --dir "$work/$1-$2" --device "$device" "${@:3}"; }
 
 torch_libraries() {
@@ -89,6 +102,7 @@ main() {
   part device 60 "$kit/bin/tests_core" "--gtest_filter=$filter"
   part python 200 tests test_gpu.py
   part trainer 200 tests test_trainer.py
+  part yardstick 240 yardstick 235
   part null 60 bench null swap --null --rounds 3 --seconds 1
   part transfer 60 bench transfer transfer --size 1GiB
   part fine_tune 120 fine_tune penstock nvme --shape "$shape" --steps 6 --tokens 1024
@@ -107,6 +121,6 @@ main() {
   ! grep -q FAILED "$results/summary.txt"
 }
 
-export -f machine install bench tests steps_on fine_tune
-export kit results device python work
+export -f machine install bench tests steps_on yardstick fine_tune
+export kit results device python work plan
 main

@@ -17,7 +17,7 @@ libraries_of() {
 
 rm -rf "$kit"
 mkdir -p "$kit/bin" "$kit/lib" "$kit/wheels"
-cp "$root"/tests/gpu/{kit.sh,test_gpu.py,test_trainer.py,torch_repeats.py} "$root/bench/peers/fine_tune.py" "$kit/"
+cp "$root"/tests/gpu/{kit.sh,test_gpu.py,test_trainer.py,torch_repeats.py} "$root"/bench/peers/{fine_tune,gpu,gpu_engines}.py "$kit/"
 cp "$wheel" "$kit/wheels/"
 for program in "${programs[@]}"; do
   strip -o "$kit/bin/$program" "$build/$program"
