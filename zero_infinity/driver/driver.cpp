@@ -38,6 +38,7 @@ bool Driver::stuck() const noexcept {
 void Driver::visit(const Visit& visit, std::span<const Visit> ahead, std::span<const std::uint32_t> held) {
     State& s = *state_;
     PENSTOCK_CHECK(!s.in_hand, "a visit while unit {} is being updated", s.in_hand->unit());
+    s.mailbox.check();  // it may send for nothing, and wait for nothing
     if (std::exchange(s.window_spent, false)) s.window.forget();
     for (const std::uint32_t unit : std::exchange(s.stale, {})) s.window.forget(unit);
     s.leave_visit();

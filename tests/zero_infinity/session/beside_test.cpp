@@ -333,5 +333,30 @@ TEST_F(BesideTest, AnUpdateThatFailsLeavesNobodyWaiting) {
     }
 }
 
+// Also whoever goes to units whose own updates were made.
+TEST_F(BesideTest, AnUpdateThatFailsIsToldByTheNextCallWhateverItIs) {
+    Setting deferred = setting(zero::UpdateWay::deferred);
+    deferred.gate = nullptr;
+    deferred.norm_group = true;  // of the last unit
+    PlainLoop plain(units());
+    Client client(path(), deferred);
+    backward_pass(client, plain, 1);
+    client.session().expect(Pass::training, {{{0}}, {{1}}, {{2}}, {{3}}, {{4}}});  // in which order they are updated
+    const std::vector<zero::GroupValues> rates{
+        {.learning_rate = 1e38, .optimizer = std::make_shared<GatedAdamW>(gate_)}, {.learning_rate = 1e-2}};
+    gate_->close();
+    const std::string said = refusal_of(ExitCode::non_finite, [&] {
+        client.session().update({.values = {.step = 1, .learning_rate = 1e-2}, .groups = rates}, no_state);
+        client.session().begin_pass(Pass::training);
+        for (std::uint32_t unit = 0; unit < 4; ++unit) client.forward(unit);
+        gate_->open();
+        for (int visit = 0; visit < 1000; ++visit) {
+            client.forward(static_cast<std::uint32_t>(visit % 4));
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+    });
+    EXPECT_NE(said.find("step 1 makes unit 'last', parameter 'norm' infinite or NaN"), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace penstock::testing
