@@ -448,10 +448,10 @@ typedef struct penstock_step_report {
 penstock_status penstock_session_begin_step(penstock_session* session, const penstock_step* step, int* begun,
                                             penstock_error* error);
 // Within that pass: no gradient comes to this unit's parameters any more, also of who borrows them, and compute reads
-// them no more in it. The unit is updated now: blocks until its states are there, and a step that was deferred before
-// is committed. Units that it is not said of are updated by update(). PENSTOCK_USAGE, where a gradient is missing, and
-// PENSTOCK_NON_FINITE end the session: units before it are updated already; what was committed stays. REQUIRES (else
-// USAGE): the last visit names the unit, or it is resident; then nothing happens.
+// them no more in it. It is updated now, once its states are there and a step deferred before is committed; weights in
+// host memory, beside a device's own, while compute goes on: a later call returns what fails then. Others are updated
+// by update(). PENSTOCK_USAGE (a missing gradient) and PENSTOCK_NON_FINITE end the session: units before are updated;
+// what was committed stays. REQUIRES (else USAGE): the last visit has it, or it is resident; then nothing happens.
 penstock_status penstock_session_complete(penstock_session* session, uint32_t unit, penstock_error* error);
 
 // One step: unscales, clips, updates, clears the gradients, and commits where that is due, all as
