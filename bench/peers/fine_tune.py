@@ -20,7 +20,9 @@ import time
 
 SHAPES = {  # of Qwen2: hidden, layers, heads, key-value heads, intermediate, vocabulary
     "0.5b": (896, 24, 14, 2, 4864, 151936),  # 494 M parameters, as Qwen2.5-0.5B
+    "1.5b": (1536, 28, 12, 2, 8960, 151936),
     "3b": (2048, 36, 16, 2, 11008, 151936),  # 3.1 B, as Qwen2.5-3B
+    "7b": (3584, 28, 28, 4, 18944, 152064),  # 7.6 B, whose head has weights of its own
     "0.36b": (1024, 24, 16, 16, 2816, 50304),
     "0.1b": (512, 12, 8, 2, 2816, 50304),
     "tiny": (64, 4, 4, 2, 256, 1000),
@@ -33,7 +35,7 @@ def configuration(shape, tokens):
     hidden, layers, heads, key_value, intermediate, vocabulary = SHAPES[shape]
     return Qwen2Config(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
                        num_key_value_heads=key_value, intermediate_size=intermediate, vocab_size=vocabulary,
-                       max_position_embeddings=max(tokens, 128), tie_word_embeddings=True, attn_implementation="sdpa")
+                       max_position_embeddings=max(tokens, 128), tie_word_embeddings=shape != "7b", attn_implementation="sdpa")
 
 
 def model_of(options):

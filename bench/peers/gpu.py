@@ -35,7 +35,8 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
-from gpu_engines import ENGINES, GIB, SHAPES, NotHere, on_gpu, place_of, scratch_of, wait_for_gpu
+from fine_tune import SHAPES, place_of
+from gpu_engines import ENGINES, GIB, NotHere, on_gpu, scratch_of, wait_for_gpu
 
 BF16_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}  # of dense products
 LEAST_SECONDS = 15  # with less time left no run is begun

@@ -10,13 +10,8 @@ import shutil
 from types import SimpleNamespace
 from typing import Any
 
-SHAPES = {  # of Qwen2: hidden, layers, heads, key-value heads, intermediate, vocabulary, tied
-    "tiny": (64, 4, 4, 2, 256, 1000, True),
-    "0.5b": (896, 24, 14, 2, 4864, 151936, True),
-    "1.5b": (1536, 28, 12, 2, 8960, 151936, True),
-    "3b": (2048, 36, 16, 2, 11008, 151936, True),
-    "7b": (3584, 28, 28, 4, 18944, 152064, False),
-}
+from fine_tune import configuration, place_of
+
 GIB = 2**30
 
 
@@ -26,11 +21,6 @@ class NotHere(Exception):
 
 def on_gpu(options: SimpleNamespace) -> bool:
     return options.device.startswith("cuda")
-
-
-def place_of(options: SimpleNamespace) -> str:
-    """Where torch computes: the emulated device is one of Penstock's."""
-    return options.device if on_gpu(options) else "cpu"
 
 
 def scratch_of(options: SimpleNamespace, process: int) -> str:
@@ -49,16 +39,11 @@ def wait_for_gpu(options: SimpleNamespace) -> None:
 def model_of(options: SimpleNamespace, place: str | None = None) -> Any:
     """Drawn where torch computes, so that all engines of a machine begin alike; then moved to `place`."""
     import torch
-    from transformers import AutoModelForCausalLM, Qwen2Config
+    from transformers import AutoModelForCausalLM
 
-    hidden, layers, heads, key_value, intermediate, vocabulary, tied = SHAPES[options.shape]
-    config = Qwen2Config(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
-                         num_key_value_heads=key_value, intermediate_size=intermediate, vocab_size=vocabulary,
-                         max_position_embeddings=max(options.tokens, 128), tie_word_embeddings=tied, use_cache=False,
-                         attn_implementation="sdpa")
     torch.manual_seed(1)
     with torch.device(place_of(options)):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        model = AutoModelForCausalLM.from_config(configuration(options.shape, options.tokens), dtype=torch.bfloat16)
     model = model.to(place or place_of(options)).train()
     if on_gpu(options):
         torch.cuda.empty_cache()
@@ -115,7 +100,20 @@ class Torch(Compute):
             torch._foreach_copy_(self.weights, self.masters)
 
 
-class Penstock(Compute):
+class OfItsOwn(Compute):
+    """The model is an engine, which divides the loss and updates with a step's last micro-batch."""
+
+    def micro(self, tokens: Any, last: bool) -> Any:
+        loss = self.loss(tokens)
+        self.model.backward(loss)
+        self.model.step()
+        return loss.detach()
+
+    def step(self) -> None:
+        pass
+
+
+class Penstock(OfItsOwn):
     def __init__(self, options: SimpleNamespace) -> None:
         import dataclasses
 
@@ -133,24 +131,15 @@ class Penstock(Compute):
         else:
             store = penstock.Store(scratch_of(options, os.getpid()), weights=options.tier,
                                    states=options.tier, commit_steps=options.commit_steps or 1, **said)
-            self.check_room(store)
+            self.check_room()
         settings = penstock.Settings(clip=options.clip, accumulation=options.micro_batches, activations=options.activations)
         optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate, weight_decay=0.0)
         self.model, _, _, _ = penstock.initialize(model, optimizer, store=store, settings=settings)
 
-    def check_room(self, store: Any) -> None:
+    def check_room(self) -> None:
         needed, free = 24 * self.count + GIB, shutil.disk_usage(self.options.dir).free
         if needed > free:
             raise NotHere(f"two slots of the store take {needed / 1e9:.0f} GB of disk, {free / 1e9:.0f} GB are free")
-
-    def micro(self, tokens: Any, last: bool) -> Any:
-        loss = self.loss(tokens)
-        self.model.backward(loss)
-        self.model.step()
-        return loss.detach()
-
-    def step(self) -> None:
-        pass
 
     def figures(self) -> dict[str, Any]:
         info = self.model.core.info()
@@ -201,7 +190,7 @@ class FsdpOffload(Compute):
         self.optimizer.zero_grad(set_to_none=True)
 
 
-class DeepSpeed(Compute):
+class DeepSpeed(OfItsOwn):
     def __init__(self, options: SimpleNamespace) -> None:
         os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1",
                           MASTER_PORT=str(29500 + os.getpid() % 1000))
@@ -228,15 +217,6 @@ class DeepSpeed(Compute):
             config={"train_micro_batch_size_per_gpu": options.rows, "gradient_accumulation_steps": options.micro_batches,
                     "gradient_clipping": options.clip, "bf16": {"enabled": True}, "zero_optimization": zero,
                     "aio": {"block_size": 1 << 20, "queue_depth": 16, "overlap_events": True}, "steps_per_print": 10**9})
-
-    def micro(self, tokens: Any, last: bool) -> Any:
-        loss = self.loss(tokens)
-        self.model.backward(loss)
-        self.model.step()
-        return loss.detach()
-
-    def step(self) -> None:
-        pass
 
 
 ENGINES = {"compute": Compute, "torch": Torch, "penstock": Penstock, "fsdp_offload": FsdpOffload, "deepspeed": DeepSpeed}
