@@ -122,12 +122,9 @@ UnitInHand Driver::hand_out(std::uint32_t unit) {
     s.awaiting[unit] = false;
     s.window_spent = s.window_spent || s.phase == State::Phase::between;
     if (s.phase == State::Phase::passing) s.updated_behind(unit);
+    s.send(orders::Shut{unit});
     return {s.in_hand_deps(TraceThread::updates),
-            {.unit = unit,
-             .tiles = s.tiles_of(unit),
-             .weights = s.memory.weights().resident(unit),
-             .after = s.send(orders::Shut{unit}),
-             .shut = true}};
+            {.unit = unit, .tiles = s.tiles_of(unit), .weights = s.memory.weights().resident(unit), .shut = true}};
 }
 
 void Driver::end_unit(const UnitInHand& handed_out) {

@@ -67,8 +67,9 @@ struct WaitTimes {
     std::chrono::nanoseconds total() const noexcept { return weights + tiles + commit + spills + ranks; }
 };
 
-// All calls on the compute thread. Any of them throws Error once an operation has failed (storage) or a device is stuck
-// (see stuck()); after that only the destructor may be called. The constructor reads resident objects and so blocks.
+// All calls on the compute thread, but fail(). Any of them throws Error once an operation has failed (storage) or a
+// device is stuck (see stuck()); after that only the destructor may be called. The constructor reads resident objects
+// and so blocks.
 class Driver {
    public:
     Driver(const DriverDeps& deps, const DriverOptions& options);
@@ -88,8 +89,7 @@ class Driver {
     // Of all units with something to train, each once, or of some of them, in the order in which compute is expected to
     // take them: what an update reads is fetched ahead in that order; GradientsFrom::spill: also what was sent out
     // before. Writes of the last update may be under way still; they are waited for where host memory is to change that
-    // they may read. REQUIRES: no pass, or UpdateAt::departure; no unit
-    // awaits its update; no commit is under way.
+    // they may read. REQUIRES: no pass, or UpdateAt::departure; no unit awaits its update; no commit is under way.
     void begin_update(std::vector<std::uint32_t> units, ResidentTiles residents, UpdateAt at = UpdateAt::arrival,
                       GradientsFrom gradients = GradientsFrom::memory);
     bool awaits_update(std::uint32_t unit) const noexcept;  // not all of its tiles were put back

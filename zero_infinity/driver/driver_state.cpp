@@ -145,7 +145,7 @@ UnitInHand& Driver::State::take_in_hand(std::uint32_t unit) {
         send(orders::BeginUnit{unit});
     }
     return in_hand.emplace(in_hand_deps(TraceThread::compute),
-                           UnitInHand::Unit{.unit = unit, .tiles = tiles_of(unit), .weights = weights, .after = begun});
+                           UnitInHand::Unit{.unit = unit, .tiles = tiles_of(unit), .weights = weights, .begun = begun});
 }
 
 // Its last tile was put back: compute may read it.

@@ -14,17 +14,7 @@ std::span<const StagedTile> UnitInHand::next() {
     PENSTOCK_CHECK(tiles_.empty(), "more tiles of unit {} while {} are not put back", unit_.unit, tiles_.size());
     const std::uint32_t count = deps_.layout->unit(unit_.unit).tile_count();
     if (ended()) return {};
-    const TraceSpan waiting{.lane = TraceLane::wait_tiles, .unit = unit_.unit};
-    if (put_back_ == 0) {
-        if (unit_.shut && unit_.tiles == Tiles::through_driver) send(orders::AwaitUpdate{unit_.unit});
-        const auto obeyed = [&](const Progress& progress) { return progress.orders_done >= unit_.after; };
-        wait(waiting, [&] {
-            if (unit_.shut)
-                deps_.mailbox->wait_shut(unit_.unit);
-            else
-                deps_.mailbox->wait(obeyed);
-        });
-    }
+    if (put_back_ == 0) await_weights();
     if (unit_.tiles == Tiles::all_at_once) {
         for (std::uint32_t index = 0; index < count; ++index) {
             const std::uint64_t number = deps_.layout->number({unit_.unit, index});
@@ -32,11 +22,23 @@ std::span<const StagedTile> UnitInHand::next() {
         }
     } else {
         StagedStates states;
-        wait(waiting, [&] { states = deps_.mailbox->wait_staged(deps_.layout->number({unit_.unit, put_back_})); });
+        wait({.lane = TraceLane::wait_tiles, .unit = unit_.unit, .tile = put_back_}, [&] {
+            states = deps_.mailbox->wait_staged(deps_.layout->number({unit_.unit, put_back_}));
+        });
         tiles_.push_back(tile(put_back_, states));
     }
     updating_ = trace_start(deps_.trace);
     return tiles_;
+}
+
+// No fetch reads them. A tile that comes through the driver comes behind that by itself, unless the unit was shut.
+void UnitInHand::await_weights() {
+    if (!unit_.shut && unit_.tiles == Tiles::through_driver) return;
+    if (unit_.shut && unit_.tiles == Tiles::through_driver) send(orders::AwaitUpdate{unit_.unit});
+    wait({.lane = TraceLane::wait_tiles, .unit = unit_.unit}, [&] {
+        if (unit_.shut) return deps_.mailbox->wait_shut(unit_.unit);
+        deps_.mailbox->wait([&](const Progress& progress) { return progress.orders_done >= unit_.begun; });
+    });
 }
 
 StagedTile UnitInHand::tile(std::uint32_t index, const StagedStates& states) const {

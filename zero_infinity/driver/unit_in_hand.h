@@ -36,8 +36,8 @@ class UnitInHand {
         std::uint32_t unit = 0;
         Tiles tiles = Tiles::through_driver;
         std::byte* weights = nullptr;  // trainable ones, in host memory
-        std::uint64_t after = 0;       // no tile comes before the driver has obeyed this order
-        bool shut = false;             // nor while a fetch of it is under way; others wait until its last is put back
+        bool shut = false;             // orders::Shut was sent; it is opened once the last tile is put back
+        std::uint64_t begun = 0;       // else: the number of the order that began the update
     };
     UnitInHand(const UnitInHandDeps& deps, const Unit& unit);
 
@@ -50,6 +50,7 @@ class UnitInHand {
 
    private:
     StagedTile tile(std::uint32_t index, const StagedStates& states) const;
+    void await_weights();
     template <typename Wait>
     void wait(const TraceSpan& span, Wait wait);
     void send(const Order& order);

@@ -123,9 +123,8 @@ std::string StepUpdate::name_of_first() {
 void StepUpdate::leave(const std::vector<std::uint32_t>& units, const std::vector<std::uint32_t>& again) {
     take_in();
     within_ = false;
-    for (const std::uint32_t unit : units) {
+    for (const std::uint32_t unit : units)
         if (std::find(again.begin(), again.end(), unit) == again.end()) expect_gradients(unit);  // else they were taken
-    }
     work_.gradients.lend();
     for (const std::uint32_t unit : again) work_.gradients.lend_again(unit);
     work_.gradients.end_step();
